@@ -1,0 +1,47 @@
+#ifndef KVM_IO_ATOMIC_FILE_H_
+#define KVM_IO_ATOMIC_FILE_H_
+
+// Files that appear whole or not at all.
+//
+//   ASSIGN_OR_RETURN(AtomicFile file, AtomicFile::Create("model.safetensors"));
+//   RETURN_IF_ERROR(file.Append(bytes));
+//   RETURN_IF_ERROR(file.Commit());   // without it the destructor removes what was written
+
+#include <string>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+
+namespace kvm {
+
+class AtomicFile {
+ public:
+  // Opens a temporary file beside `path`. FailedPrecondition or PermissionDenied, naming `path`, when it cannot.
+  static absl::StatusOr<AtomicFile> Create(const std::string& path);
+
+  AtomicFile(AtomicFile&& other) noexcept { *this = std::move(other); }
+  AtomicFile& operator=(AtomicFile&& other) noexcept;
+  ~AtomicFile();
+
+  // Writes everything or returns an error that names the path (a full disk is ResourceExhausted).
+  absl::Status Append(absl::string_view bytes);
+
+  // Flushes to disk and gives the file its name, replacing what was there.
+  absl::Status Commit();
+
+ private:
+  AtomicFile() = default;
+
+  std::string path_;
+  std::string temporary_;
+  int fd_ = -1;
+};
+
+// Create, Append, Commit in one.
+absl::Status WriteFileAtomically(const std::string& path, absl::string_view bytes);
+
+}  // namespace kvm
+
+#endif  // KVM_IO_ATOMIC_FILE_H_

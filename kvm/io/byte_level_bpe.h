@@ -1,0 +1,23 @@
+#ifndef KVM_IO_BYTE_LEVEL_BPE_H_
+#define KVM_IO_BYTE_LEVEL_BPE_H_
+
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "kvm/io/tokenizer.h"
+
+namespace kvm {
+
+// A byte-level BPE tokenizer from a Hugging Face tokenizer.json (GPT-2's layout: model BPE, pre-tokenizer ByteLevel).
+// InvalidArgument, naming `source` and the field, for anything else, for merges or added tokens that the vocabulary
+// lacks, and for ids that are negative, repeated or implausibly large.
+absl::StatusOr<std::unique_ptr<Tokenizer>> ParseByteLevelBpe(absl::string_view json, const std::string& source);
+
+// Reads the file and parses it.
+absl::StatusOr<std::unique_ptr<Tokenizer>> LoadByteLevelBpe(const std::string& path);
+
+}  // namespace kvm
+
+#endif  // KVM_IO_BYTE_LEVEL_BPE_H_

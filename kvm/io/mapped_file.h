@@ -1,0 +1,39 @@
+#ifndef KVM_IO_MAPPED_FILE_H_
+#define KVM_IO_MAPPED_FILE_H_
+
+#include <cstdint>
+#include <string>
+#include <utility>
+
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+
+namespace kvm {
+
+// A whole file mapped read-only for as long as this object lives.
+class MappedFile {
+ public:
+  // NotFound when there is no such file; FailedPrecondition when it is a folder or cannot be read. Messages name `path`.
+  static absl::StatusOr<MappedFile> Open(const std::string& path);
+
+  MappedFile(MappedFile&& other) noexcept { *this = std::move(other); }
+  MappedFile& operator=(MappedFile&& other) noexcept;
+  ~MappedFile();
+
+  absl::Span<const uint8_t> bytes() const { return {data_, size_}; }
+  const std::string& path() const { return path_; }
+
+ private:
+  MappedFile() = default;
+
+  std::string path_;
+  const uint8_t* data_ = nullptr;
+  size_t size_ = 0;
+};
+
+// Reads a whole text file. Errors as MappedFile::Open.
+absl::StatusOr<std::string> ReadFile(const std::string& path);
+
+}  // namespace kvm
+
+#endif  // KVM_IO_MAPPED_FILE_H_

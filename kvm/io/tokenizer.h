@@ -1,0 +1,56 @@
+#ifndef KVM_IO_TOKENIZER_H_
+#define KVM_IO_TOKENIZER_H_
+
+// Text to token ids and back.
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+
+namespace kvm {
+
+// Thread-safe: all methods are const.
+class Tokenizer {
+ public:
+  virtual ~Tokenizer() = default;
+
+  // Ids of UTF-8 text; special tokens in it become their ids. InvalidArgument with the byte offset for invalid UTF-8.
+  virtual absl::StatusOr<std::vector<int32_t>> Encode(absl::string_view text) const = 0;
+
+  // The bytes of one token; empty for ids that have none. `id` in 0..vocab_size−1.
+  virtual absl::string_view TokenBytes(int32_t id) const = 0;
+
+  // One more than the largest id.
+  virtual int32_t vocab_size() const = 0;
+
+  // The id that ends a text ("<|endoftext|>"), or −1.
+  virtual int32_t end_of_text() const = 0;
+};
+
+// The concatenated bytes of all ids. InvalidArgument for an id that is not in the vocabulary.
+absl::StatusOr<std::string> Decode(const Tokenizer& tokenizer, absl::Span<const int32_t> ids);
+
+// Turns a stream of tokens into a stream of whole UTF-8 characters.
+class StreamDecoder {
+ public:
+  // `tokenizer` must outlive this object.
+  explicit StreamDecoder(const Tokenizer* tokenizer) : tokenizer_(tokenizer) {}
+
+  // The characters completed by this token: possibly none. Bytes that can begin no character come out as U+FFFD.
+  std::string Add(int32_t id);
+
+  // What is left at the end, an unfinished character as U+FFFD.
+  std::string Finish();
+
+ private:
+  const Tokenizer* tokenizer_;
+  std::string pending_;
+};
+
+}  // namespace kvm
+
+#endif  // KVM_IO_TOKENIZER_H_

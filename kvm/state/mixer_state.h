@@ -1,0 +1,32 @@
+#ifndef KVM_STATE_MIXER_STATE_H_
+#define KVM_STATE_MIXER_STATE_H_
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "kvm/kernels/tensor.h"
+
+namespace kvm {
+
+// What one mixer remembers of one sequence. Each mixer has its own derived class.
+class MixerState {
+ public:
+  virtual ~MixerState() = default;
+
+  virtual std::unique_ptr<MixerState> Clone() const = 0;
+
+  // Bytes of memory that hold the past.
+  virtual int64_t ByteSize() const = 0;
+
+  // The complete state as tensors, in canonical layouts and under the names of the published cache (docs/concepts.md):
+  // kvm_s_k [Hk, M, dk], rwkv7_time_mix [H, dk, dv], att_final_token [1, D], ...
+  virtual std::vector<NamedTensor> Export() const = 0;
+
+  // Rows of compressed state (KVM: M), 0 for mixers that have none.
+  virtual int64_t NumRows() const { return 0; }
+};
+
+}  // namespace kvm
+
+#endif  // KVM_STATE_MIXER_STATE_H_

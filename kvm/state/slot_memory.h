@@ -1,0 +1,55 @@
+#ifndef KVM_STATE_SLOT_MEMORY_H_
+#define KVM_STATE_SLOT_MEMORY_H_
+
+// The state rows of one KVM key/value head: key sums, value sums, radii, and the readout rows that queries see.
+// Owns the bytes; kvm/kernels/cpu/slot_update.h does the arithmetic on rows().
+
+#include <cstdint>
+#include <vector>
+
+#include "kvm/kernels/key_value.h"
+#include "kvm/kernels/slot_rows.h"
+
+namespace kvm {
+
+// Copies are deep (Fork). Thread-compatible.
+class SlotMemory {
+ public:
+  // `readout`: kF32 or kBF16.
+  SlotMemory(int64_t qk_dim, int64_t v_dim, DType readout);
+
+  int64_t count() const { return count_; }
+
+  // A writable view with room for `additional` more rows. Valid until the next call; hand the grown view back with
+  // Commit().
+  SlotRows Reserve(int64_t additional);
+  // Takes over rows.count of a view that Reserve() returned.
+  void Commit(const SlotRows& rows);
+
+  // What queries read: one state segment.
+  KeyValueSegment Readout() const;
+
+  absl::Span<const float> key_sums() const;    // [count, qk_dim]
+  absl::Span<const float> value_sums() const;  // [count, v_dim]
+  absl::Span<const float> radii() const;       // [count]
+
+  // Bytes of the rows in use: sums, radii and readout rows.
+  int64_t ByteSize() const { return ByteSizeOf(count_, qk_dim_, v_dim_, readout_); }
+  static int64_t ByteSizeOf(int64_t count, int64_t qk_dim, int64_t v_dim, DType readout);
+
+ private:
+  int64_t qk_dim_;
+  int64_t v_dim_;
+  DType readout_;
+  int64_t count_ = 0;
+  int64_t capacity_ = 0;
+  std::vector<float> key_sums_;
+  std::vector<float> value_sums_;
+  std::vector<float> radii_;
+  std::vector<unsigned char> readout_keys_;
+  std::vector<unsigned char> readout_values_;
+};
+
+}  // namespace kvm
+
+#endif  // KVM_STATE_SLOT_MEMORY_H_

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/types/span.h"
+#include "kvm/kernels/aligned_buffer.h"
 #include "kvm/kernels/dtype.h"
 
 namespace kvm {
@@ -55,8 +56,8 @@ class Tensor {
   int64_t byte_size() const { return num_elements() * SizeOf(dtype_); }
   TensorView view() const { return {dtype_, shape_, bytes()}; }
 
-  const void* bytes() const { return base_; }
-  void* bytes() { return base_; }
+  const void* bytes() const { return storage_.get(); }
+  void* bytes() { return storage_.get(); }
   // The elements as float32; only for DType::kF32.
   absl::Span<const float> floats() const;
   absl::Span<float> floats();
@@ -66,8 +67,7 @@ class Tensor {
  private:
   DType dtype_ = DType::kF32;
   Shape shape_ = {0};
-  std::vector<unsigned char> storage_;
-  void* base_ = nullptr;  // the first aligned byte of storage_
+  AlignedBuffer storage_;
 };
 
 struct NamedTensor {

@@ -42,9 +42,9 @@ enum class ValueReadout {
 void FoundRows(const SlotTokens& tokens, bool gated, const MemoryKeyNorm& norm, ValueReadout readout, SlotRows& rows);
 
 struct SlotUpdateOptions {
-  int64_t num_sinks = 0;       // rows 0..num_sinks−1 take no token
-  int64_t num_appends = 0;     // tokens that become rows; <= n
-  bool gate_appends = false;   // gates multiply the key and value of tokens that become rows, too
+  int64_t num_sinks = 0;      // rows 0..num_sinks−1 take no token
+  int64_t num_appends = 0;    // tokens that become rows; <= n
+  bool gate_appends = false;  // gates multiply the key and value of tokens that become rows, too
   ValueReadout readout = ValueReadout::kRadius;
 };
 

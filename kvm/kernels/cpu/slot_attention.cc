@@ -1,0 +1,329 @@
+#include "kvm/kernels/cpu/slot_attention.h"
+
+#include <algorithm>
+#include <cassert>
+#include <cstring>
+#include <limits>
+#include <vector>
+
+#include "kvm/kernels/bfloat16.h"
+
+// Highway includes this very file once per instruction set.
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kvm/kernels/cpu/slot_attention.cc"
+#include "hwy/foreach_target.h"  // IWYU pragma: keep
+// After foreach_target:
+#include "hwy/aligned_allocator.h"
+#include "hwy/contrib/math/math-inl.h"
+#include "hwy/highway.h"
+#include "kvm/kernels/cpu/panel_dots-inl.h"
+
+// Once, for all instruction sets.
+#ifndef KVM_KERNELS_CPU_SLOT_ATTENTION_SHARED_
+#define KVM_KERNELS_CPU_SLOT_ATTENTION_SHARED_
+namespace kvm {
+namespace {
+
+// Keys that share one step of the running softmax, counted from their segment's start: part of the result's bits.
+constexpr int64_t kKeyTile = 64;
+
+// Queries that share the loads of a key tile: no part of the result's bits.
+constexpr int64_t kQueryTile = 32;
+
+// Keys begin <= i < end of a tile or segment; empty when begin >= end.
+struct KeyRange {
+  int64_t begin = 0;
+  int64_t end = 0;
+  bool empty() const { return begin >= end; }
+};
+
+float ScalarFloat(float x) { return x; }
+float ScalarFloat(BFloat16 x) { return ToFloat(x); }
+
+// The keys of `segment` that the query at `position` sees.
+KeyRange VisibleKeys(const KeyValueSegment& segment, int64_t position, int64_t span) {
+  if (segment.is_state) return {0, segment.count};
+  const int64_t newest = position - segment.first_position;
+  const int64_t oldest = span > newest ? 0 : newest - span + 1;
+  return {std::max<int64_t>(oldest, 0), std::min(newest + 1, segment.count)};
+}
+
+// What the softmax over the tiles so far needs to go on, besides the weighted sum of values.
+struct SoftmaxState {
+  float max = -std::numeric_limits<float>::infinity();
+  float sum = 0;
+};
+
+}  // namespace
+}  // namespace kvm
+#endif  // KVM_KERNELS_CPU_SLOT_ATTENTION_SHARED_
+
+HWY_BEFORE_NAMESPACE();
+namespace kvm {
+namespace HWY_NAMESPACE {
+
+// Turns one query's dot products with a tile into softmax weights relative to the running maximum, which may grow: then
+// `state` and `sums`, the weighted sum of values so far, are scaled down to it. Lanes out of `range` are not looked at.
+void SoftmaxTile(float* HWY_RESTRICT row, KeyRange range, float scale, SoftmaxState& state, float* HWY_RESTRICT sums,
+                 int64_t num_sums) {
+  const PanelTag d;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  const int64_t first = range.begin / lanes * lanes;
+  const auto begin = hn::Set(d, static_cast<float>(range.begin));
+  const auto end = hn::Set(d, static_cast<float>(range.end));
+  const auto visible = [&](int64_t i) HWY_ATTR {
+    const auto index = hn::Iota(d, static_cast<float>(i));
+    return hn::And(hn::Ge(index, begin), hn::Lt(index, end));
+  };
+
+  auto tile_max = hn::Set(d, state.max);
+  for (int64_t i = first; i < range.end; i += lanes) {
+    const auto score = hn::Mul(hn::LoadU(d, row + i), hn::Set(d, scale));
+    hn::StoreU(score, d, row + i);
+    tile_max = hn::Max(tile_max, hn::IfThenElse(visible(i), score, tile_max));
+  }
+  const float max = hn::GetLane(hn::MaxOfLanes(d, tile_max));
+  if (max > state.max) {
+    if (state.sum > 0) {
+      const auto shrink = hn::Exp(d, hn::Set(d, state.max - max));
+      state.sum *= hn::GetLane(shrink);
+      for (int64_t c = 0; c < num_sums; c += lanes) hn::StoreU(hn::Mul(hn::LoadU(d, sums + c), shrink), d, sums + c);
+    }
+    state.max = max;
+  }
+
+  // Lanes out of sight add +0, which changes no bit of the sum.
+  auto tile_sum = hn::Zero(d);
+  for (int64_t i = first; i < range.end; i += lanes) {
+    const auto mask = visible(i);
+    const auto below_max = hn::IfThenElseZero(mask, hn::Sub(hn::LoadU(d, row + i), hn::Set(d, state.max)));
+    const auto weight = hn::IfThenElseZero(mask, hn::Exp(d, below_max));
+    hn::StoreU(weight, d, row + i);
+    tile_sum = hn::Add(tile_sum, weight);
+  }
+  state.sum += hn::GetLane(hn::SumOfLanes(d, tile_sum));
+}
+
+// sums[0..8·lanes) += Σ over keys in range, ascending, of weight·value: one query.
+template <typename Value>
+HWY_INLINE void AddValues1x8(const float* HWY_RESTRICT weights, KeyRange range, const Value* HWY_RESTRICT values,
+                             int64_t stride, float* HWY_RESTRICT sums) {
+  const PanelTag d;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  auto sum0 = hn::LoadU(d, sums), sum1 = hn::LoadU(d, sums + lanes);
+  auto sum2 = hn::LoadU(d, sums + 2 * lanes), sum3 = hn::LoadU(d, sums + 3 * lanes);
+  auto sum4 = hn::LoadU(d, sums + 4 * lanes), sum5 = hn::LoadU(d, sums + 5 * lanes);
+  auto sum6 = hn::LoadU(d, sums + 6 * lanes), sum7 = hn::LoadU(d, sums + 7 * lanes);
+  for (int64_t i = range.begin; i < range.end; ++i) {
+    const auto weight = hn::Set(d, weights[i]);
+    const Value* HWY_RESTRICT value = values + i * stride;
+    sum0 = hn::MulAdd(weight, LoadFloats(d, value), sum0);
+    sum1 = hn::MulAdd(weight, LoadFloats(d, value + lanes), sum1);
+    sum2 = hn::MulAdd(weight, LoadFloats(d, value + 2 * lanes), sum2);
+    sum3 = hn::MulAdd(weight, LoadFloats(d, value + 3 * lanes), sum3);
+    sum4 = hn::MulAdd(weight, LoadFloats(d, value + 4 * lanes), sum4);
+    sum5 = hn::MulAdd(weight, LoadFloats(d, value + 5 * lanes), sum5);
+    sum6 = hn::MulAdd(weight, LoadFloats(d, value + 6 * lanes), sum6);
+    sum7 = hn::MulAdd(weight, LoadFloats(d, value + 7 * lanes), sum7);
+  }
+  hn::StoreU(sum0, d, sums);
+  hn::StoreU(sum1, d, sums + lanes);
+  hn::StoreU(sum2, d, sums + 2 * lanes);
+  hn::StoreU(sum3, d, sums + 3 * lanes);
+  hn::StoreU(sum4, d, sums + 4 * lanes);
+  hn::StoreU(sum5, d, sums + 5 * lanes);
+  hn::StoreU(sum6, d, sums + 6 * lanes);
+  hn::StoreU(sum7, d, sums + 7 * lanes);
+}
+
+// The same for two vectors of channels.
+template <typename Value>
+HWY_INLINE void AddValues1x2(const float* HWY_RESTRICT weights, KeyRange range, const Value* HWY_RESTRICT values,
+                             int64_t stride, float* HWY_RESTRICT sums) {
+  const PanelTag d;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  auto sum0 = hn::LoadU(d, sums), sum1 = hn::LoadU(d, sums + lanes);
+  for (int64_t i = range.begin; i < range.end; ++i) {
+    const auto weight = hn::Set(d, weights[i]);
+    sum0 = hn::MulAdd(weight, LoadFloats(d, values + i * stride), sum0);
+    sum1 = hn::MulAdd(weight, LoadFloats(d, values + i * stride + lanes), sum1);
+  }
+  hn::StoreU(sum0, d, sums);
+  hn::StoreU(sum1, d, sums + lanes);
+}
+
+// The same for two vectors of channels and four queries, rows of `weights` and of `sums`.
+template <typename Value>
+HWY_INLINE void AddValues4x2(MatrixView<const float> weights, KeyRange range, const Value* HWY_RESTRICT values,
+                             int64_t stride, MatrixView<float> sums) {
+  const PanelTag d;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  const float* HWY_RESTRICT w0 = weights.row(0);
+  const float* HWY_RESTRICT w1 = weights.row(1);
+  const float* HWY_RESTRICT w2 = weights.row(2);
+  const float* HWY_RESTRICT w3 = weights.row(3);
+  auto sum00 = hn::LoadU(d, sums.row(0)), sum01 = hn::LoadU(d, sums.row(0) + lanes);
+  auto sum10 = hn::LoadU(d, sums.row(1)), sum11 = hn::LoadU(d, sums.row(1) + lanes);
+  auto sum20 = hn::LoadU(d, sums.row(2)), sum21 = hn::LoadU(d, sums.row(2) + lanes);
+  auto sum30 = hn::LoadU(d, sums.row(3)), sum31 = hn::LoadU(d, sums.row(3) + lanes);
+  for (int64_t i = range.begin; i < range.end; ++i) {
+    const auto value0 = LoadFloats(d, values + i * stride);
+    const auto value1 = LoadFloats(d, values + i * stride + lanes);
+    auto weight = hn::Set(d, w0[i]);
+    sum00 = hn::MulAdd(weight, value0, sum00);
+    sum01 = hn::MulAdd(weight, value1, sum01);
+    weight = hn::Set(d, w1[i]);
+    sum10 = hn::MulAdd(weight, value0, sum10);
+    sum11 = hn::MulAdd(weight, value1, sum11);
+    weight = hn::Set(d, w2[i]);
+    sum20 = hn::MulAdd(weight, value0, sum20);
+    sum21 = hn::MulAdd(weight, value1, sum21);
+    weight = hn::Set(d, w3[i]);
+    sum30 = hn::MulAdd(weight, value0, sum30);
+    sum31 = hn::MulAdd(weight, value1, sum31);
+  }
+  hn::StoreU(sum00, d, sums.row(0));
+  hn::StoreU(sum01, d, sums.row(0) + lanes);
+  hn::StoreU(sum10, d, sums.row(1));
+  hn::StoreU(sum11, d, sums.row(1) + lanes);
+  hn::StoreU(sum20, d, sums.row(2));
+  hn::StoreU(sum21, d, sums.row(2) + lanes);
+  hn::StoreU(sum30, d, sums.row(3));
+  hn::StoreU(sum31, d, sums.row(3) + lanes);
+}
+
+// sums[r] += Σ over the keys of ranges[r], ascending, of weights[r, i]·value i.  sums.cols: a multiple of 2·lanes.
+// Keys that only some of four queries see are added for these alone: a value out of sight is never touched.
+template <typename Value>
+HWY_INLINE void AddValues(MatrixView<const float> weights, const KeyRange* ranges, const Value* HWY_RESTRICT values,
+                          int64_t stride, MatrixView<float> sums) {
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(PanelTag()));
+  int64_t c = 0;
+  if (sums.rows == 1) {
+    for (; c + 8 * lanes <= sums.cols; c += 8 * lanes) {
+      AddValues1x8(weights.row(0), ranges[0], values + c, stride, sums.row(0) + c);
+    }
+  }
+  for (; c < sums.cols; c += 2 * lanes) {
+    const auto add = [&](int64_t r, KeyRange range) HWY_ATTR {
+      if (!range.empty()) AddValues1x2(weights.row(r), range, values + c, stride, sums.row(r) + c);
+    };
+    for (int64_t r = 0; r < sums.rows;) {
+      KeyRange common = ranges[r];
+      if (r + 4 <= sums.rows) {
+        for (int64_t j = r + 1; j < r + 4; ++j) {
+          common = {std::max(common.begin, ranges[j].begin), std::min(common.end, ranges[j].end)};
+        }
+      }
+      if (r + 4 > sums.rows || common.empty()) {
+        add(r, ranges[r]);
+        ++r;
+        continue;
+      }
+      for (int64_t j = r; j < r + 4; ++j) add(j, {ranges[j].begin, common.begin});
+      AddValues4x2(weights.Rows(r, 4), common, values + c, stride, sums.Rows(r, 4).Cols(c, 2 * lanes));
+      for (int64_t j = r; j < r + 4; ++j) add(j, {common.end, ranges[j].end});
+      r += 4;
+    }
+  }
+}
+
+// One tile of one segment for all queries of a query tile. `visible` is the union of `ranges`.
+template <typename Element>
+void AttendToTile(MatrixView<const float> queries, const Element* keys, const Element* values, int64_t v_dim,
+                  float scale, const KeyRange* ranges, KeyRange visible, SoftmaxState* states, MatrixView<float> sums) {
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(PanelTag()));
+  HWY_ALIGN float weight_memory[kQueryTile * kKeyTile];
+  const MatrixView<float> weights(weight_memory, queries.rows, kKeyTile);
+  PanelDots<kKeyTile>(queries, keys, (visible.end + kKeyPanel - 1) / kKeyPanel, weights);
+  for (int64_t r = 0; r < queries.rows; ++r) {
+    if (!ranges[r].empty()) SoftmaxTile(weights.row(r), ranges[r], scale, states[r], sums.row(r), sums.cols);
+  }
+
+  const int64_t whole = v_dim / (2 * lanes) * (2 * lanes);
+  AddValues(weights, ranges, values, v_dim, sums.Cols(0, whole));
+  if (whole == v_dim) return;
+  // The last channels fill no pair of vectors: from a padded copy.
+  HWY_ALIGN float padded[kKeyTile * 2 * kKeyPanel];
+  for (int64_t i = visible.begin; i < visible.end; ++i) {
+    float* to = padded + i * 2 * lanes;
+    for (int64_t c = 0; c < 2 * lanes; ++c) {
+      to[c] = whole + c < v_dim ? ScalarFloat(values[i * v_dim + whole + c]) : 0.0f;
+    }
+  }
+  AddValues(weights, ranges, padded, 2 * lanes, sums.Cols(whole, 2 * lanes));
+}
+
+template <typename Element>
+void AttendToSegment(const AttentionHead& head, int64_t first_query, int64_t num_queries,
+                     const KeyValueSegment& segment, SoftmaxState* states, MatrixView<float> sums) {
+  const MatrixView<const float> queries = head.queries.Rows(first_query, num_queries);
+  const float scale = segment.is_state ? head.state_scale : head.window_scale;
+  for (int64_t tile = 0; tile < segment.count; tile += kKeyTile) {
+    KeyRange ranges[kQueryTile];
+    KeyRange visible = {kKeyTile, 0};
+    for (int64_t r = 0; r < num_queries; ++r) {
+      const KeyRange all = VisibleKeys(segment, head.first_position + first_query + r, head.span);
+      ranges[r] = {std::max(all.begin - tile, int64_t{0}), std::min(all.end - tile, kKeyTile)};
+      if (ranges[r].empty()) continue;
+      visible = {std::min(visible.begin, ranges[r].begin), std::max(visible.end, ranges[r].end)};
+    }
+    if (visible.empty()) continue;
+    AttendToTile(queries, static_cast<const Element*>(segment.keys) + tile * queries.cols,
+                 static_cast<const Element*>(segment.values) + tile * head.out.cols, head.out.cols, scale, ranges,
+                 visible, states, sums);
+  }
+}
+
+void AttendImpl(const AttentionHead& head, int64_t first_query, int64_t num_queries) {
+  const PanelTag d;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  const int64_t padded_dim = (head.out.cols + 2 * lanes - 1) / (2 * lanes) * (2 * lanes);
+  const auto memory = hwy::AllocateAligned<float>(static_cast<size_t>(num_queries * padded_dim));
+  const MatrixView<float> sums(memory.get(), num_queries, padded_dim);
+  std::fill_n(sums.data, num_queries * padded_dim, 0.0f);
+  SoftmaxState states[kQueryTile];
+  for (const KeyValueSegment& segment : head.segments) {
+    if (segment.dtype == DType::kBF16) {
+      AttendToSegment<BFloat16>(head, first_query, num_queries, segment, states, sums);
+    } else {
+      AttendToSegment<float>(head, first_query, num_queries, segment, states, sums);
+    }
+  }
+  for (int64_t r = 0; r < num_queries; ++r) {
+    const auto total = hn::Set(d, states[r].sum);
+    float* row = sums.row(r);
+    for (int64_t c = 0; c < padded_dim; c += lanes) hn::StoreU(hn::Div(hn::LoadU(d, row + c), total), d, row + c);
+    std::memcpy(head.out.row(first_query + r), row, static_cast<size_t>(head.out.cols) * sizeof(float));
+  }
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace kvm
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace kvm {
+
+HWY_EXPORT(AttendImpl);
+
+void SlotAttention(absl::Span<const AttentionHead> heads, ThreadPool& pool) {
+  struct QueryTile {
+    const AttentionHead* head;
+    int64_t first;
+    int64_t count;
+  };
+  std::vector<QueryTile> tiles;
+  for (const AttentionHead& head : heads) {
+    assert(head.out.rows == head.queries.rows);
+    for (int64_t first = 0; first < head.queries.rows; first += kQueryTile) {
+      tiles.push_back({&head, first, std::min(kQueryTile, head.queries.rows - first)});
+    }
+  }
+  pool.ParallelFor(static_cast<int64_t>(tiles.size()), [&](int64_t i) {
+    HWY_DYNAMIC_DISPATCH(AttendImpl)(*tiles[i].head, tiles[i].first, tiles[i].count);
+  });
+}
+
+}  // namespace kvm
+#endif  // HWY_ONCE

@@ -1,0 +1,25 @@
+#ifndef KVM_KERNELS_REFERENCE_SLOT_ATTENTION_H_
+#define KVM_KERNELS_REFERENCE_SLOT_ATTENTION_H_
+
+#include <cstdint>
+#include <vector>
+
+namespace kvm {
+namespace reference {
+
+struct AttentionKey {
+  std::vector<double> key;    // [qk_dim]
+  std::vector<double> value;  // [v_dim]
+  bool is_state = false;      // seen by every query; others from their position on, for `span` positions
+  int64_t position = 0;
+};
+
+// One query's softmax attention over all keys that it sees: scores are scale·(q·k) with the scale of the key's kind.
+std::vector<double> SlotAttention(const std::vector<double>& query, int64_t position,
+                                  const std::vector<AttentionKey>& keys, int64_t span, double state_scale,
+                                  double window_scale);
+
+}  // namespace reference
+}  // namespace kvm
+
+#endif  // KVM_KERNELS_REFERENCE_SLOT_ATTENTION_H_

@@ -1,0 +1,133 @@
+#include "kvm/kernels/reference/slot_update.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+namespace kvm {
+namespace reference {
+namespace {
+
+Vector LayerNorm(const Vector& x, const Vector& weight, const Vector& bias) {
+  const double n = static_cast<double>(x.size());
+  double mean = 0;
+  for (double e : x) mean += e / n;
+  double variance = 0;
+  for (double e : x) variance += (e - mean) * (e - mean) / n;
+  Vector out(x.size());
+  for (size_t c = 0; c < x.size(); ++c) out[c] = (x[c] - mean) / std::sqrt(variance + 1e-5) * weight[c] + bias[c];
+  return out;
+}
+
+double Dot(const Vector& a, const Vector& b) {
+  double dot = 0;
+  for (size_t c = 0; c < a.size(); ++c) dot += a[c] * b[c];
+  return dot;
+}
+
+Vector Scaled(double factor, Vector x) {
+  for (double& e : x) e *= factor;
+  return x;
+}
+
+void Add(const Vector& x, Vector& sum) {
+  for (size_t c = 0; c < x.size(); ++c) sum[c] += x[c];
+}
+
+void Append(const SlotToken& token, bool gated, const SlotRules& rules, SlotState& state) {
+  state.key_sums.push_back(gated ? Scaled(token.key_gate, token.key) : token.key);
+  state.value_sums.push_back(gated ? Scaled(token.value_gate, token.value) : token.value);
+  const Vector& value = state.value_sums.back();
+  state.radii.push_back(rules.use_radius ? std::sqrt(Dot(value, value)) : 1);
+}
+
+Vector Scores(const SlotToken& token, const SlotRules& rules, const SlotState& state) {
+  Vector scores;
+  for (size_t row = 0; row < state.key_sums.size(); ++row) {
+    scores.push_back(Dot(token.key, ReadoutKey(state, static_cast<int64_t>(row), rules)));
+  }
+  return scores;
+}
+
+// The smallest step between different numbers of which one is `x`.
+double Gap(double x, const Vector& others) {
+  double gap = std::numeric_limits<double>::infinity();
+  for (double other : others) {
+    if (other != x) gap = std::min(gap, std::abs(other - x));
+  }
+  return gap;
+}
+
+}  // namespace
+
+Vector MemoryKey(Vector key, int64_t zeroed, const Vector& norm_weight, const Vector& norm_bias) {
+  std::fill_n(key.begin(), zeroed, 0.0);
+  return LayerNorm(key, norm_weight, norm_bias);
+}
+
+void FoundRows(const std::vector<SlotToken>& tokens, bool gated, const SlotRules& rules, SlotState& state) {
+  for (const SlotToken& token : tokens) {
+    Append(token, gated, rules, state);
+    if (rules.use_radius) state.radii.back() = std::sqrt(Dot(token.value, token.value));
+  }
+}
+
+SlotRoutes UpdateRows(const std::vector<SlotToken>& tokens, int64_t num_appends, const SlotRules& rules,
+                      SlotState& state) {
+  SlotRoutes routes;
+  routes.rows.assign(tokens.size(), -1);
+  routes.smallest_gap = std::numeric_limits<double>::infinity();
+
+  // Appends: take the least redundant token left, the earliest of equals, until enough are taken.
+  Vector redundancy;
+  for (const SlotToken& token : tokens) {
+    const Vector scores = Scores(token, rules, state);
+    redundancy.push_back(scores.empty() ? 0 : *std::max_element(scores.begin(), scores.end()));
+  }
+  std::vector<bool> appended(tokens.size(), false);
+  for (int64_t i = 0; i < num_appends; ++i) {
+    size_t least = tokens.size();
+    for (size_t t = 0; t < tokens.size(); ++t) {
+      if (!appended[t] && (least == tokens.size() || redundancy[t] < redundancy[least])) least = t;
+    }
+    appended[least] = true;
+    routes.smallest_gap = std::min(routes.smallest_gap, Gap(redundancy[least], redundancy));
+  }
+  for (size_t t = 0; t < tokens.size(); ++t) {
+    if (!appended[t]) continue;
+    routes.rows[t] = static_cast<int64_t>(state.radii.size());
+    Append(tokens[t], rules.gate_appends, rules, state);
+  }
+
+  // Merges: all picks first, then the additions.
+  for (size_t t = 0; t < tokens.size(); ++t) {
+    if (appended[t]) continue;
+    Vector scores = Scores(tokens[t], rules, state);
+    scores.erase(scores.begin(), scores.begin() + rules.num_sinks);
+    const auto best = std::max_element(scores.begin(), scores.end());
+    routes.rows[t] = rules.num_sinks + (best - scores.begin());
+    routes.smallest_gap = std::min(routes.smallest_gap, Gap(*best, scores));
+  }
+  for (size_t t = 0; t < tokens.size(); ++t) {
+    if (appended[t]) continue;
+    Add(Scaled(tokens[t].key_gate, tokens[t].key), state.key_sums[routes.rows[t]]);
+    Add(Scaled(tokens[t].value_gate, tokens[t].value), state.value_sums[routes.rows[t]]);
+  }
+  if (!rules.use_radius) {
+    for (double& count : state.radii) count += 1;
+  }
+  return routes;
+}
+
+Vector ReadoutKey(const SlotState& state, int64_t row, const SlotRules& rules) {
+  return LayerNorm(state.key_sums[row], rules.norm_weight, rules.norm_bias);
+}
+
+Vector ReadoutValue(const SlotState& state, int64_t row, const SlotRules& rules) {
+  const Vector& sum = state.value_sums[row];
+  if (!rules.use_radius) return Scaled(1 / state.radii[row], sum);
+  return Scaled(state.radii[row] / std::max(std::sqrt(Dot(sum, sum)), 1e-12), sum);
+}
+
+}  // namespace reference
+}  // namespace kvm

@@ -1,0 +1,57 @@
+#ifndef KVM_KERNELS_REFERENCE_SLOT_UPDATE_H_
+#define KVM_KERNELS_REFERENCE_SLOT_UPDATE_H_
+
+#include <cstdint>
+#include <vector>
+
+namespace kvm {
+namespace reference {
+
+using Vector = std::vector<double>;
+
+// State rows of one head.
+struct SlotState {
+  std::vector<Vector> key_sums;
+  std::vector<Vector> value_sums;
+  Vector radii;
+};
+
+struct SlotToken {
+  Vector key;  // memory key, ungated
+  Vector value;
+  double key_gate = 1;
+  double value_gate = 1;
+};
+
+struct SlotRules {
+  Vector norm_weight;
+  Vector norm_bias;
+  int64_t num_sinks = 0;
+  bool gate_appends = false;
+  bool use_radius = true;
+};
+
+struct SlotRoutes {
+  std::vector<int64_t> rows;  // the row of every token
+  // The smallest difference between a score that decided something and the best that did not equal it: routes computed
+  // in float32 must be the same when this is far above float32's rounding.
+  double smallest_gap = 0;
+};
+
+Vector MemoryKey(Vector key, int64_t zeroed, const Vector& norm_weight, const Vector& norm_bias);
+
+// Every token becomes a row.
+void FoundRows(const std::vector<SlotToken>& tokens, bool gated, const SlotRules& rules, SlotState& state);
+
+// The least redundant `num_appends` tokens become rows, the others are added to the most similar row.
+SlotRoutes UpdateRows(const std::vector<SlotToken>& tokens, int64_t num_appends, const SlotRules& rules,
+                      SlotState& state);
+
+// What queries read of a row.
+Vector ReadoutKey(const SlotState& state, int64_t row, const SlotRules& rules);
+Vector ReadoutValue(const SlotState& state, int64_t row, const SlotRules& rules);
+
+}  // namespace reference
+}  // namespace kvm
+
+#endif  // KVM_KERNELS_REFERENCE_SLOT_UPDATE_H_

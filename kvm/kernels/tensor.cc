@@ -1,0 +1,147 @@
+#include "kvm/kernels/tensor.h"
+
+#include <cassert>
+#include <cmath>
+#include <cstring>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "kvm/kernels/bfloat16.h"
+
+namespace kvm {
+namespace {
+
+// IEEE binary16: 1 sign, 5 exponent and 10 mantissa bits.
+float HalfToFloat(uint16_t half) {
+  const uint32_t exponent = (half >> 10) & 0x1f;
+  const uint32_t mantissa = half & 0x3ff;
+  if (exponent == 0) {  // zero and subnormals: mantissa·2⁻²⁴
+    const float magnitude = std::ldexp(static_cast<float>(mantissa), -24);
+    return (half & 0x8000) ? -magnitude : magnitude;
+  }
+  const uint32_t float_exponent = exponent == 0x1f ? 0xff : exponent + (127 - 15);
+  const uint32_t bits = (uint32_t{half} & 0x8000) << 16 | float_exponent << 23 | mantissa << 13;
+  float f;
+  std::memcpy(&f, &bits, sizeof(f));
+  return f;
+}
+
+// Reads out.size() elements of type T from `data`, which may be unaligned, as float32.
+template <typename T, typename Convert>
+void ReadAs(const void* data, Convert convert, std::vector<float>& out) {
+  const auto* bytes = static_cast<const unsigned char*>(data);
+  for (size_t i = 0; i < out.size(); ++i) {
+    T element;
+    std::memcpy(&element, bytes + i * sizeof(T), sizeof(T));
+    out[i] = convert(element);
+  }
+}
+
+template <typename T>
+Tensor FromValues(DType dtype, Shape shape, absl::Span<const T> values) {
+  Tensor tensor(dtype, std::move(shape));
+  assert(tensor.num_elements() == static_cast<int64_t>(values.size()));
+  if (!values.empty()) std::memcpy(tensor.bytes(), values.data(), values.size() * sizeof(T));
+  return tensor;
+}
+
+}  // namespace
+
+int64_t NumElements(absl::Span<const int64_t> shape) {
+  int64_t elements = 1;
+  for (int64_t extent : shape) elements *= extent;
+  return elements;
+}
+
+std::string ToString(absl::Span<const int64_t> shape) { return absl::StrCat("[", absl::StrJoin(shape, ", "), "]"); }
+
+std::vector<float> ReadFloats(const TensorView& tensor) {
+  std::vector<float> out(tensor.num_elements());
+  if (out.empty()) return out;
+  const auto cast = [](auto x) { return static_cast<float>(x); };
+  switch (tensor.dtype) {
+    case DType::kBool:
+      ReadAs<uint8_t>(
+          tensor.data, [](uint8_t x) { return x != 0 ? 1.0f : 0.0f; }, out);
+      break;
+    case DType::kU8:
+      ReadAs<uint8_t>(tensor.data, cast, out);
+      break;
+    case DType::kI8:
+      ReadAs<int8_t>(tensor.data, cast, out);
+      break;
+    case DType::kI16:
+      ReadAs<int16_t>(tensor.data, cast, out);
+      break;
+    case DType::kU16:
+      ReadAs<uint16_t>(tensor.data, cast, out);
+      break;
+    case DType::kF16:
+      ReadAs<uint16_t>(tensor.data, HalfToFloat, out);
+      break;
+    case DType::kBF16:
+      ReadAs<BFloat16>(tensor.data, ToFloat, out);
+      break;
+    case DType::kI32:
+      ReadAs<int32_t>(tensor.data, cast, out);
+      break;
+    case DType::kU32:
+      ReadAs<uint32_t>(tensor.data, cast, out);
+      break;
+    case DType::kF32:
+      std::memcpy(out.data(), tensor.data, out.size() * sizeof(float));
+      break;
+    case DType::kF64:
+      ReadAs<double>(tensor.data, cast, out);
+      break;
+    case DType::kI64:
+      ReadAs<int64_t>(tensor.data, cast, out);
+      break;
+    case DType::kU64:
+      ReadAs<uint64_t>(tensor.data, cast, out);
+      break;
+  }
+  return out;
+}
+
+Tensor::Tensor(DType dtype, Shape shape)
+    : dtype_(dtype), shape_(std::move(shape)), storage_(AllocateAligned(byte_size())) {
+  std::memset(storage_.get(), 0, byte_size());
+}
+
+Tensor Tensor::FromFloats(Shape shape, absl::Span<const float> values) {
+  return FromValues(DType::kF32, std::move(shape), values);
+}
+
+Tensor Tensor::FromInts(Shape shape, absl::Span<const int64_t> values) {
+  return FromValues(DType::kI64, std::move(shape), values);
+}
+
+Tensor Tensor::Clone() const {
+  Tensor clone;
+  clone.dtype_ = dtype_;
+  clone.shape_ = shape_;
+  if (storage_ != nullptr) {
+    clone.storage_ = AllocateAligned(byte_size());
+    std::memcpy(clone.bytes(), bytes(), byte_size());
+  }
+  return clone;
+}
+
+absl::Span<const float> Tensor::floats() const {
+  assert(dtype_ == DType::kF32);
+  return {static_cast<const float*>(bytes()), static_cast<size_t>(num_elements())};
+}
+
+absl::Span<float> Tensor::floats() {
+  assert(dtype_ == DType::kF32);
+  return {static_cast<float*>(bytes()), static_cast<size_t>(num_elements())};
+}
+
+absl::Span<const int64_t> Tensor::ints() const {
+  assert(dtype_ == DType::kI64);
+  return {static_cast<const int64_t*>(bytes()), static_cast<size_t>(num_elements())};
+}
+
+}  // namespace kvm

@@ -1,0 +1,85 @@
+#include "kvm/kernels/thread_pool.h"
+
+#include <atomic>
+#include <chrono>
+#include <mutex>
+#include <set>
+#include <thread>
+#include <vector>
+
+#include "gtest/gtest.h"
+
+namespace kvm {
+namespace {
+
+class ThreadPoolTest : public ::testing::TestWithParam<int> {};
+
+TEST_P(ThreadPoolTest, EveryIterationRunsOnce) {
+  ThreadPool pool(GetParam());
+  EXPECT_EQ(pool.num_threads(), GetParam());
+  for (int64_t count : {0, 1, 2, 3, 7, 1000}) {
+    std::vector<int> runs(count, 0);
+    pool.ParallelFor(count, [&](int64_t i) { ++runs[i]; });
+    for (int r : runs) EXPECT_EQ(r, 1);
+  }
+}
+
+TEST_P(ThreadPoolTest, RangesCoverTheCountInGrains) {
+  ThreadPool pool(GetParam());
+  for (int64_t count : {0, 1, 5, 64, 65}) {
+    std::vector<int> runs(count, 0);
+    std::mutex mutex;
+    std::set<std::pair<int64_t, int64_t>> ranges;
+    pool.ParallelForRanges(count, 8, [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) ++runs[i];
+      std::lock_guard<std::mutex> lock(mutex);
+      ranges.insert({begin, end});
+    });
+    for (int r : runs) EXPECT_EQ(r, 1);
+    EXPECT_EQ(ranges.size(), static_cast<size_t>((count + 7) / 8));
+    for (auto [begin, end] : ranges) EXPECT_EQ(end, std::min(begin + 8, count));
+  }
+}
+
+// The results of one loop are visible to the next, whichever threads ran them.
+TEST_P(ThreadPoolTest, LoopsFollowEachOther) {
+  ThreadPool pool(GetParam());
+  constexpr int kLoops = 3000;
+  std::vector<int> a(17, 0), b(17, 0);
+  for (int loop = 0; loop < kLoops; ++loop) {
+    pool.ParallelFor(17, [&](int64_t i) { b[i] = a[16 - i] + 1; });
+    std::swap(a, b);
+  }
+  EXPECT_EQ(a, std::vector<int>(17, kLoops));
+}
+
+TEST_P(ThreadPoolTest, LoopsAfterAPauseStillRun) {
+  ThreadPool pool(GetParam());
+  for (int loop = 0; loop < 5; ++loop) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));  // long enough for helpers to fall asleep
+    std::atomic<int64_t> sum{0};
+    pool.ParallelFor(100, [&](int64_t i) { sum += i; });
+    EXPECT_EQ(sum, 4950);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Threads, ThreadPoolTest, ::testing::Values(1, 2, 3, 8, 40));
+
+TEST(ThreadPoolTest, IterationsRunAtTheSameTime) {
+  ThreadPool pool(2);
+  std::atomic<int> arrived{0};
+  // Each iteration waits for the other: one thread alone would never finish.
+  pool.ParallelFor(2, [&](int64_t) {
+    ++arrived;
+    while (arrived < 2) std::this_thread::yield();
+  });
+  EXPECT_EQ(arrived, 2);
+}
+
+TEST(NumPhysicalCoresTest, IsBetweenOneAndTheNumberOfCpus) {
+  EXPECT_GE(NumPhysicalCores(), 1);
+  EXPECT_LE(NumPhysicalCores(), static_cast<int>(std::thread::hardware_concurrency()));
+}
+
+}  // namespace
+}  // namespace kvm

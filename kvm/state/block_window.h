@@ -8,8 +8,10 @@
 #include <deque>
 #include <vector>
 
+#include "kvm/kernels/dtype.h"
 #include "kvm/kernels/key_value.h"
 #include "kvm/kernels/matrix_view.h"
+#include "kvm/state/aligned_vector.h"
 
 namespace kvm {
 
@@ -33,7 +35,7 @@ class BlockWindow {
   // Adds positions end().. : keys [n, num_heads·qk_dim], values [n, num_heads·v_dim], rounded to the dtype.
   void Append(MatrixView<const float> keys, MatrixView<const float> values);
 
-  // Gives up all blocks that lie wholly before `position`.
+  // Gives up all full blocks that lie wholly before `position`.
   void DropBefore(int64_t position);
 
   // One segment per block of `head`, oldest first, with their positions. Valid until the next Append or DropBefore.
@@ -49,8 +51,8 @@ class BlockWindow {
  private:
   // keys: per head panels of block_len keys; values: per head [block_len, v_dim].
   struct Block {
-    std::vector<unsigned char> keys;
-    std::vector<unsigned char> values;
+    AlignedVector<unsigned char> keys;
+    AlignedVector<unsigned char> values;
   };
 
   BlockWindowShape shape_;

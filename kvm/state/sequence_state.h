@@ -15,14 +15,15 @@ namespace kvm {
 struct LayerState {
   std::unique_ptr<MixerState> mixer;
   std::vector<float> mlp_shift;     // the MLP's last normed input [D]; empty without token shift there
-  std::vector<float> anchor_shift;  // the value anchor's last input [D]; empty unless this layer is an anchor that shifts
+  std::vector<float> anchor_shift;  // the value anchor's last input [D]; empty unless an anchor that shifts
 };
 
 // Thread-compatible. Moves cheaply; copies only through Fork().
 class SequenceState {
  public:
   SequenceState() = default;
-  explicit SequenceState(std::vector<LayerState> layers) : layers_(std::move(layers)) {}
+  // `stack_id` tells states of different stacks apart.
+  SequenceState(uint64_t stack_id, std::vector<LayerState> layers) : stack_id_(stack_id), layers_(std::move(layers)) {}
   SequenceState(SequenceState&&) = default;
   SequenceState& operator=(SequenceState&&) = default;
 
@@ -30,6 +31,7 @@ class SequenceState {
   int64_t position() const { return position_; }
   void Advance(int64_t tokens) { position_ += tokens; }
 
+  uint64_t stack_id() const { return stack_id_; }
   int64_t num_layers() const { return static_cast<int64_t>(layers_.size()); }
   LayerState& layer(int64_t i) { return layers_[i]; }
   const LayerState& layer(int64_t i) const { return layers_[i]; }
@@ -39,7 +41,12 @@ class SequenceState {
 
   int64_t ByteSize() const;
 
+  // The complete state as tensors: what each layer's mixer exports as "cache.I.NAME", and "cache.I.mlp_final_token"
+  // [1, D], "cache.I.anchor_final_token" [1, D], "cache.I.seen_tokens" [].
+  std::vector<NamedTensor> Export() const;
+
  private:
+  uint64_t stack_id_ = 0;
   int64_t position_ = 0;
   std::vector<LayerState> layers_;
 };

@@ -5,10 +5,12 @@
 // Owns the bytes; kvm/kernels/cpu/slot_update.h does the arithmetic on rows().
 
 #include <cstdint>
-#include <vector>
 
+#include "absl/types/span.h"
+#include "kvm/kernels/dtype.h"
 #include "kvm/kernels/key_value.h"
 #include "kvm/kernels/slot_rows.h"
+#include "kvm/state/aligned_vector.h"
 
 namespace kvm {
 
@@ -43,11 +45,11 @@ class SlotMemory {
   DType readout_;
   int64_t count_ = 0;
   int64_t capacity_ = 0;
-  std::vector<float> key_sums_;
-  std::vector<float> value_sums_;
-  std::vector<float> radii_;
-  std::vector<unsigned char> readout_keys_;
-  std::vector<unsigned char> readout_values_;
+  AlignedVector<float> key_sums_;
+  AlignedVector<float> value_sums_;
+  AlignedVector<float> radii_;
+  AlignedVector<unsigned char> readout_keys_;
+  AlignedVector<unsigned char> readout_values_;
 };
 
 }  // namespace kvm

@@ -1,0 +1,131 @@
+#include "kvm/state/slot_memory.h"
+
+#include <cstdint>
+#include <vector>
+
+#include "gtest/gtest.h"
+#include "kvm/kernels/bfloat16.h"
+
+namespace kvm {
+namespace {
+
+constexpr int64_t kQk = 3;
+constexpr int64_t kV = 2;
+
+// Adds one row whose every number is `value`, float32 readout.
+void AddRow(float value, SlotMemory& memory) {
+  SlotRows rows = memory.Reserve(1);
+  const int64_t i = rows.count++;
+  for (int64_t c = 0; c < kQk; ++c) {
+    rows.key_sums[i * kQk + c] = value;
+    static_cast<float*>(rows.readout_keys)[KeyPanelOffset(i, c, kQk)] = value;
+  }
+  for (int64_t c = 0; c < kV; ++c) {
+    rows.value_sums[i * kV + c] = value;
+    static_cast<float*>(rows.readout_values)[i * kV + c] = value;
+  }
+  rows.radii[i] = value;
+  memory.Commit(rows);
+}
+
+TEST(SlotMemoryTest, BeginsEmpty) {
+  const SlotMemory memory(kQk, kV, DType::kF32);
+  EXPECT_EQ(memory.count(), 0);
+  EXPECT_EQ(memory.ByteSize(), 0);
+  EXPECT_EQ(memory.Readout().count, 0);
+  EXPECT_TRUE(memory.key_sums().empty());
+}
+
+TEST(SlotMemoryTest, ReserveGivesRoomButNoRows) {
+  SlotMemory memory(kQk, kV, DType::kF32);
+  const SlotRows rows = memory.Reserve(5);
+  EXPECT_EQ(rows.count, 0);
+  EXPECT_GE(rows.capacity, 5);
+  EXPECT_EQ(rows.qk_dim, kQk);
+  EXPECT_EQ(rows.v_dim, kV);
+  EXPECT_EQ(memory.count(), 0);
+}
+
+TEST(SlotMemoryTest, RowsSurviveGrowth) {
+  SlotMemory memory(kQk, kV, DType::kF32);
+  for (int i = 0; i < 100; ++i) AddRow(static_cast<float>(i), memory);
+  ASSERT_EQ(memory.count(), 100);
+  const KeyValueSegment readout = memory.Readout();
+  ASSERT_EQ(readout.count, 100);
+  for (int64_t i = 0; i < 100; ++i) {
+    EXPECT_EQ(memory.key_sums()[i * kQk + 2], i);
+    EXPECT_EQ(memory.value_sums()[i * kV + 1], i);
+    EXPECT_EQ(memory.radii()[i], i);
+    EXPECT_EQ(static_cast<const float*>(readout.keys)[KeyPanelOffset(i, 1, kQk)], i);
+    EXPECT_EQ(static_cast<const float*>(readout.values)[i * kV], i);
+  }
+}
+
+TEST(SlotMemoryTest, GrowingRowByRowReallocatesSeldom) {
+  SlotMemory memory(kQk, kV, DType::kF32);
+  int growths = 0;
+  int64_t capacity = 0;
+  for (int i = 0; i < 10000; ++i) {
+    AddRow(1, memory);
+    const int64_t now = memory.Reserve(0).capacity;
+    growths += now != capacity;
+    capacity = now;
+  }
+  EXPECT_LE(growths, 20);
+}
+
+TEST(SlotMemoryTest, LanesPastTheRowsAreZero) {
+  SlotMemory memory(kQk, kV, DType::kF32);
+  for (int i = 0; i < 17; ++i) AddRow(1, memory);
+  const float* keys = static_cast<const float*>(memory.Readout().keys);
+  for (int64_t i = 17; i < 32; ++i) {
+    for (int64_t c = 0; c < kQk; ++c) EXPECT_EQ(keys[KeyPanelOffset(i, c, kQk)], 0);
+  }
+}
+
+TEST(SlotMemoryTest, StorageIsAlignedForVectorLoads) {
+  SlotMemory memory(kQk, kV, DType::kBF16);
+  for (int64_t rows : {1, 100, 5000}) {
+    const SlotRows view = memory.Reserve(rows);
+    for (const void* p : {static_cast<const void*>(view.key_sums), static_cast<const void*>(view.value_sums),
+                          static_cast<const void*>(view.readout_keys), static_cast<const void*>(view.readout_values)}) {
+      EXPECT_EQ(reinterpret_cast<uintptr_t>(p) % 64, 0u);
+    }
+  }
+}
+
+TEST(SlotMemoryTest, ReadoutIsAStateSegmentOfTheDtype) {
+  SlotMemory memory(kQk, kV, DType::kBF16);
+  SlotRows rows = memory.Reserve(2);
+  static_cast<BFloat16*>(rows.readout_values)[kV] = ToBFloat16(3);
+  rows.count = 2;
+  memory.Commit(rows);
+  const KeyValueSegment readout = memory.Readout();
+  EXPECT_TRUE(readout.is_state);
+  EXPECT_EQ(readout.dtype, DType::kBF16);
+  EXPECT_EQ(readout.count, 2);
+  EXPECT_EQ(ToFloat(static_cast<const BFloat16*>(readout.values)[kV]), 3);
+}
+
+TEST(SlotMemoryTest, ByteSizeCountsRowsInUse) {
+  SlotMemory memory(kQk, kV, DType::kF32);
+  AddRow(1, memory);
+  AddRow(2, memory);
+  EXPECT_EQ(memory.ByteSize(), 2 * (4 * (3 + 2 + 1) + 4 * (3 + 2)));
+  EXPECT_EQ(SlotMemory::ByteSizeOf(10, 128, 64, DType::kBF16), 10 * (4 * 193 + 2 * 192));
+}
+
+TEST(SlotMemoryTest, CopiesAreIndependent) {
+  SlotMemory memory(kQk, kV, DType::kF32);
+  AddRow(1, memory);
+  SlotMemory copy = memory;
+  AddRow(2, copy);
+  copy.Reserve(0).key_sums[0] = 9;
+  EXPECT_EQ(memory.count(), 1);
+  EXPECT_EQ(memory.key_sums()[0], 1);
+  EXPECT_EQ(copy.count(), 2);
+  EXPECT_EQ(copy.key_sums()[0], 9);
+}
+
+}  // namespace
+}  // namespace kvm

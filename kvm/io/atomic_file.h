@@ -18,14 +18,16 @@ namespace kvm {
 
 class AtomicFile {
  public:
-  // Opens a temporary file beside `path`. FailedPrecondition or PermissionDenied, naming `path`, when it cannot.
+  // Opens a temporary file beside `path`. NotFound when the folder does not exist, PermissionDenied or
+  // FailedPrecondition when it cannot be written or `path` is something other than a file. Messages name `path`.
   static absl::StatusOr<AtomicFile> Create(const std::string& path);
 
   AtomicFile(AtomicFile&& other) noexcept { *this = std::move(other); }
   AtomicFile& operator=(AtomicFile&& other) noexcept;
   ~AtomicFile();
 
-  // Writes everything or returns an error that names the path (a full disk is ResourceExhausted).
+  // Writes everything or returns an error that names the path (a full disk is ResourceExhausted). After an error
+  // nothing is left of the file and nothing more can be written.
   absl::Status Append(absl::string_view bytes);
 
   // Flushes to disk and gives the file its name, replacing what was there.
@@ -34,8 +36,12 @@ class AtomicFile {
  private:
   AtomicFile() = default;
 
+  void Discard();
+  absl::Status Fail(int error);
+  absl::Status AlreadyClosed() const;
+
   std::string path_;
-  std::string temporary_;
+  std::string temporary_;  // empty once there is none
   int fd_ = -1;
 };
 

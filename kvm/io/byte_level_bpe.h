@@ -11,8 +11,9 @@
 namespace kvm {
 
 // A byte-level BPE tokenizer from a Hugging Face tokenizer.json (GPT-2's layout: model BPE, pre-tokenizer ByteLevel).
-// InvalidArgument, naming `source` and the field, for anything else, for merges or added tokens that the vocabulary
-// lacks, and for ids that are negative, repeated or implausibly large.
+// InvalidArgument, naming `source` and the field, for anything else, for merges of tokens that the vocabulary lacks,
+// for added tokens whose id the vocabulary gives otherwise, and for ids that are negative, repeated or implausibly
+// large. Its Encode refuses text of 4 GiB or more and bytes that the vocabulary lacks (GPT-2's lacks none).
 absl::StatusOr<std::unique_ptr<Tokenizer>> ParseByteLevelBpe(absl::string_view json, const std::string& source);
 
 // Reads the file and parses it.

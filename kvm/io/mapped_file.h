@@ -10,10 +10,12 @@
 
 namespace kvm {
 
-// A whole file mapped read-only for as long as this object lives.
+// A whole file mapped read-only for as long as this object lives. Thread-safe. The file must not shrink meanwhile
+// (replacing it by rename is fine): the system ends a process that reads pages which are gone.
 class MappedFile {
  public:
-  // NotFound when there is no such file; FailedPrecondition when it is a folder or cannot be read. Messages name `path`.
+  // NotFound when there is no such file; FailedPrecondition when it is no regular file or cannot be read. Messages name
+  // `path`.
   static absl::StatusOr<MappedFile> Open(const std::string& path);
 
   MappedFile(MappedFile&& other) noexcept { *this = std::move(other); }
@@ -31,7 +33,7 @@ class MappedFile {
   size_t size_ = 0;
 };
 
-// Reads a whole text file. Errors as MappedFile::Open.
+// Reads a whole file, or a pipe to its end. Errors as MappedFile::Open.
 absl::StatusOr<std::string> ReadFile(const std::string& path);
 
 }  // namespace kvm

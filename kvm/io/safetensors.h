@@ -10,7 +10,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "absl/types/span.h"
+#include "absl/strings/string_view.h"
 #include "kvm/io/mapped_file.h"
 #include "kvm/kernels/tensor.h"
 #include "kvm/model/weight_source.h"
@@ -46,8 +46,9 @@ struct NamedTensorView {
   TensorView tensor;
 };
 
-// Writes a file as the Python library does: tensors ordered by dtype size (largest first), then name; header padded
-// with spaces to a multiple of 8. Atomic. InvalidArgument for duplicate or reserved names.
+// Writes a file as the Python library does: tensors ordered by dtype (last in DType first), then name; header padded
+// with spaces to a multiple of 8. Atomic. InvalidArgument for duplicate or reserved names and for text that is not
+// UTF-8.
 absl::Status WriteSafetensors(const std::string& path, std::vector<NamedTensorView> tensors,
                               const std::map<std::string, std::string>& metadata = {});
 

@@ -10,6 +10,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "absl/types/span.h"
 
 namespace kvm {
 
@@ -40,7 +41,8 @@ class StreamDecoder {
   // `tokenizer` must outlive this object.
   explicit StreamDecoder(const Tokenizer* tokenizer) : tokenizer_(tokenizer) {}
 
-  // The characters completed by this token: possibly none. Bytes that can begin no character come out as U+FFFD.
+  // The characters completed by this token: possibly none. Bytes that can begin no character, and ids that are not in
+  // the vocabulary, come out as U+FFFD.
   std::string Add(int32_t id);
 
   // What is left at the end, an unfinished character as U+FFFD.

@@ -1,0 +1,115 @@
+#include "kvm/io/atomic_file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "absl/strings/str_cat.h"
+#include "kvm/status_macros.h"
+
+namespace kvm {
+namespace {
+
+// Names left behind by a process that was killed are stepped over, up to this many.
+constexpr int kMaxTemporaries = 1000;
+
+absl::Status CannotWrite(const std::string& path, int error) {
+  return absl::ErrnoToStatus(error, absl::StrCat("cannot write ", path));
+}
+
+std::string FolderOf(const std::string& path) {
+  const size_t slash = path.rfind('/');
+  if (slash == std::string::npos) return ".";
+  return slash == 0 ? "/" : path.substr(0, slash);
+}
+
+// The new name is safe from a power cut only once the folder is on disk too.
+absl::Status SyncFolder(const std::string& path) {
+  const int fd = open(FolderOf(path).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (fd < 0) return CannotWrite(path, errno);
+  const int error = fsync(fd) == 0 ? 0 : errno;
+  close(fd);
+  // File systems that cannot sync a folder say EINVAL.
+  return error == 0 || error == EINVAL ? absl::OkStatus() : CannotWrite(path, error);
+}
+
+}  // namespace
+
+absl::StatusOr<AtomicFile> AtomicFile::Create(const std::string& path) {
+  struct stat info;
+  if (stat(path.c_str(), &info) == 0 && !S_ISREG(info.st_mode)) {
+    // Commit() would replace a device or pipe by a file.
+    return absl::FailedPreconditionError(absl::StrCat("cannot write ", path, ": not a regular file"));
+  }
+  if (path.empty() || path.back() == '/') {
+    return absl::FailedPreconditionError(absl::StrCat("cannot write \"", path, "\": not a file name"));
+  }
+  AtomicFile file;
+  file.path_ = path;
+  for (int i = 0; i < kMaxTemporaries && file.fd_ < 0; ++i) {
+    const std::string temporary = absl::StrCat(path, ".tmp.", getpid(), ".", i);
+    file.fd_ = open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    if (file.fd_ >= 0) {
+      file.temporary_ = temporary;
+    } else if (errno != EEXIST) {
+      return CannotWrite(path, errno);
+    }
+  }
+  if (file.fd_ < 0) return CannotWrite(path, EEXIST);
+  return file;
+}
+
+AtomicFile& AtomicFile::operator=(AtomicFile&& other) noexcept {
+  std::swap(path_, other.path_);
+  std::swap(temporary_, other.temporary_);
+  std::swap(fd_, other.fd_);
+  return *this;
+}
+
+AtomicFile::~AtomicFile() { Discard(); }
+
+void AtomicFile::Discard() {
+  if (fd_ >= 0) close(fd_);
+  if (!temporary_.empty()) unlink(temporary_.c_str());
+  fd_ = -1;
+  temporary_.clear();
+}
+
+absl::Status AtomicFile::Append(absl::string_view bytes) {
+  if (fd_ < 0) return AlreadyClosed();
+  while (!bytes.empty()) {
+    const ssize_t count = write(fd_, bytes.data(), bytes.size());
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) return Fail(errno);
+    bytes.remove_prefix(static_cast<size_t>(count));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status AtomicFile::Commit() {
+  if (fd_ < 0) return AlreadyClosed();
+  if (fsync(fd_) != 0) return Fail(errno);
+  if (close(std::exchange(fd_, -1)) != 0) return Fail(errno);
+  if (rename(temporary_.c_str(), path_.c_str()) != 0) return Fail(errno);
+  temporary_.clear();
+  return SyncFolder(path_);
+}
+
+absl::Status AtomicFile::Fail(int error) {
+  Discard();
+  return CannotWrite(path_, error);
+}
+
+absl::Status AtomicFile::AlreadyClosed() const {
+  return absl::FailedPreconditionError(
+      absl::StrCat("cannot write ", path_, ": the file was committed, or an earlier write failed"));
+}
+
+absl::Status WriteFileAtomically(const std::string& path, absl::string_view bytes) {
+  ASSIGN_OR_RETURN(AtomicFile file, AtomicFile::Create(path));
+  RETURN_IF_ERROR(file.Append(bytes));
+  return file.Commit();
+}
+
+}  // namespace kvm

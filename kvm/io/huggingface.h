@@ -1,0 +1,32 @@
+#ifndef KVM_IO_HUGGINGFACE_H_
+#define KVM_IO_HUGGINGFACE_H_
+
+// Hugging Face config.json (model_type "rwkv7backbone") as a StackSpec.
+
+#include <map>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "kvm/model/stack.pb.h"
+#include "kvm/model/weight_source.h"
+
+namespace kvm {
+
+struct HuggingFaceConfig {
+  StackSpec spec;  // mixers "main" and "alt", as far as layers use them
+  // Keys that no part of the forward pass reads, with their JSON values: kept, and worth a remark to the user.
+  std::map<std::string, std::string> unused;
+};
+
+// Parses config.json. Absent and null fields have the published defaults. InvalidArgument, naming `source` and every
+// field at fault, for text that is not JSON, unknown mixers or modes, wrong types, sizes that are zero, negative or do
+// not divide, contradictory schedules. The spec passes ValidateStack.
+absl::StatusOr<HuggingFaceConfig> ParseHuggingFaceConfig(absl::string_view json, const std::string& source);
+
+// The ranks of low-rank matrices stand in no config: takes them from the tensors' shapes where these exist.
+void AdoptRanks(const WeightSource& weights, StackSpec* spec);
+
+}  // namespace kvm
+
+#endif  // KVM_IO_HUGGINGFACE_H_

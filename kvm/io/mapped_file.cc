@@ -1,0 +1,96 @@
+#include "kvm/io/mapped_file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cstring>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "kvm/status_macros.h"
+
+namespace kvm {
+namespace {
+
+absl::Status CannotRead(const std::string& path, int error) {
+  const std::string message = absl::StrCat("cannot read ", path, ": ", std::strerror(error));
+  return error == ENOENT ? absl::NotFoundError(message) : absl::FailedPreconditionError(message);
+}
+
+// Closes on the way out.
+class FileDescriptor {
+ public:
+  explicit FileDescriptor(int fd) : fd_(fd) {}
+  FileDescriptor(FileDescriptor&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+  FileDescriptor& operator=(FileDescriptor&&) = delete;
+  ~FileDescriptor() {
+    if (fd_ >= 0) close(fd_);
+  }
+  int get() const { return fd_; }
+
+ private:
+  int fd_;
+};
+
+struct OpenFile {
+  FileDescriptor fd;
+  struct stat info;
+};
+
+absl::StatusOr<OpenFile> OpenForReading(const std::string& path, int flags) {
+  FileDescriptor fd(open(path.c_str(), O_RDONLY | O_CLOEXEC | flags));
+  struct stat info;
+  if (fd.get() < 0 || fstat(fd.get(), &info) != 0) return CannotRead(path, errno);
+  if (S_ISDIR(info.st_mode)) return CannotRead(path, EISDIR);
+  return OpenFile{std::move(fd), info};
+}
+
+}  // namespace
+
+absl::StatusOr<MappedFile> MappedFile::Open(const std::string& path) {
+  // Without O_NONBLOCK, opening a named pipe would wait for a writer before it could be refused.
+  ASSIGN_OR_RETURN(OpenFile opened, OpenForReading(path, O_NONBLOCK));
+  if (!S_ISREG(opened.info.st_mode)) {
+    return absl::FailedPreconditionError(absl::StrCat("cannot map ", path, ": not a regular file"));
+  }
+  MappedFile file;
+  file.path_ = path;
+  const size_t size = static_cast<size_t>(opened.info.st_size);
+  if (size > 0) {  // mmap refuses empty mappings
+    void* data = mmap(nullptr, size, PROT_READ, MAP_PRIVATE, opened.fd.get(), 0);
+    if (data == MAP_FAILED) return CannotRead(path, errno);
+    file.data_ = static_cast<const uint8_t*>(data);
+    file.size_ = size;
+  }
+  return file;
+}
+
+MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
+  std::swap(path_, other.path_);
+  std::swap(data_, other.data_);
+  std::swap(size_, other.size_);
+  return *this;
+}
+
+MappedFile::~MappedFile() {
+  if (data_ != nullptr) munmap(const_cast<uint8_t*>(data_), size_);
+}
+
+absl::StatusOr<std::string> ReadFile(const std::string& path) {
+  ASSIGN_OR_RETURN(OpenFile opened, OpenForReading(path, 0));
+  std::string contents;
+  contents.reserve(static_cast<size_t>(opened.info.st_size));
+  char buffer[1 << 16];
+  while (true) {
+    const ssize_t count = read(opened.fd.get(), buffer, sizeof(buffer));
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) return CannotRead(path, errno);
+    if (count == 0) return contents;
+    contents.append(buffer, static_cast<size_t>(count));
+  }
+}
+
+}  // namespace kvm

@@ -1,0 +1,64 @@
+#include "kvm/io/strict_json.h"
+
+#include <string>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace kvm {
+namespace {
+
+using ::testing::HasSubstr;
+
+TEST(ParseStrictJson, BuildsTheValue) {
+  const auto parsed = ParseStrictJson(
+      R"( {"a":[1,-2,0.5,"s",true,null,[],{}],"b":{"c":{"d":18446744073709551615}},"\u00e9":[[[3]],{"x":4}]} )", "f");
+  ASSERT_TRUE(parsed.ok()) << parsed.status();
+  const nlohmann::json& value = *parsed;
+  EXPECT_EQ(value.size(), 3u);
+  EXPECT_EQ(value["a"].size(), 8u);
+  EXPECT_TRUE(value["a"][0].is_number_unsigned());
+  EXPECT_EQ(value["a"][0], 1);
+  EXPECT_EQ(value["a"][1], -2);
+  EXPECT_EQ(value["a"][2], 0.5);
+  EXPECT_EQ(value["a"][3], "s");
+  EXPECT_EQ(value["a"][4], true);
+  EXPECT_TRUE(value["a"][5].is_null());
+  EXPECT_TRUE(value["a"][6].is_array());
+  EXPECT_TRUE(value["a"][7].is_object());
+  EXPECT_EQ(value["b"]["c"]["d"], 18446744073709551615u);
+  EXPECT_EQ(value["é"][0][0][0], 3);
+  EXPECT_EQ(value["é"][1]["x"], 4);
+  EXPECT_EQ(*ParseStrictJson("7", "f"), 7);
+}
+
+TEST(ParseStrictJson, NamesWhatIsWrong) {
+  const struct {
+    std::string text;
+    std::string message;
+  } cases[] = {
+      {"", "config.json: not JSON at byte 1"},
+      {"{", "not JSON at byte 2"},
+      {"[1,]", "not JSON at byte 4"},
+      {"[1] x", "not JSON at byte 5"},
+      {"// c\n1", "not JSON at byte 1"},
+      {"{\"a\":1e999}", "not JSON"},
+      {"\"\xff\"", "not JSON"},
+      {std::string("1\0", 2), "not JSON at byte 1: a zero byte"},
+      {R"({"a":1,"a":2})", R"(config.json: the key "a" appears twice in one object)"},
+      {R"([{"b":{"c":1,"d":2,"\u0063":1}}])", R"(the key "c" appears twice in one object)"},
+      {std::string(101, '[') + std::string(101, ']'), "nested more than 100 deep"},
+      {std::string(1000000, '['), "nested more than 100 deep"},
+  };
+  for (const auto& c : cases) {
+    SCOPED_TRACE(c.text.substr(0, 100));
+    const absl::Status status = ParseStrictJson(c.text, "config.json").status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_THAT(std::string(status.message()), HasSubstr(c.message));
+  }
+  EXPECT_TRUE(ParseStrictJson(std::string(100, '[') + std::string(100, ']'), "f").ok());
+  EXPECT_TRUE(ParseStrictJson(R"([{"a":1},{"a":1}])", "f").ok());
+}
+
+}  // namespace
+}  // namespace kvm

@@ -1,0 +1,70 @@
+#include "kvm/io/utf8.h"
+
+#include <cassert>
+#include <cstdint>
+
+#include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
+
+namespace kvm {
+namespace {
+
+struct Lead {
+  size_t length;       // of the character, 0 for a byte that begins none
+  uint8_t second_low;  // the range of the second byte; all later ones are 80..BF
+  uint8_t second_high;
+};
+
+// The narrowed second bytes keep out overlong forms, surrogates and what lies beyond U+10FFFF.
+Lead ClassifyLead(uint8_t byte) {
+  if (byte < 0x80) return {1, 0, 0};
+  if (byte < 0xC2) return {0, 0, 0};
+  if (byte < 0xE0) return {2, 0x80, 0xBF};
+  if (byte == 0xE0) return {3, 0xA0, 0xBF};
+  if (byte == 0xED) return {3, 0x80, 0x9F};
+  if (byte < 0xF0) return {3, 0x80, 0xBF};
+  if (byte == 0xF0) return {4, 0x90, 0xBF};
+  if (byte < 0xF4) return {4, 0x80, 0xBF};
+  if (byte == 0xF4) return {4, 0x80, 0x8F};
+  return {0, 0, 0};
+}
+
+}  // namespace
+
+Utf8Step FirstUtf8(absl::string_view text) {
+  assert(!text.empty());
+  const Lead lead = ClassifyLead(static_cast<uint8_t>(text[0]));
+  if (lead.length == 0) return {Utf8Kind::kBroken, 1};
+  for (size_t i = 1; i < lead.length; ++i) {
+    if (i == text.size()) return {Utf8Kind::kUnfinished, i};
+    const uint8_t byte = static_cast<uint8_t>(text[i]);
+    const uint8_t low = i == 1 ? lead.second_low : 0x80;
+    const uint8_t high = i == 1 ? lead.second_high : 0xBF;
+    if (byte < low || byte > high) return {Utf8Kind::kBroken, i};
+  }
+  return {Utf8Kind::kWhole, lead.length};
+}
+
+size_t FindInvalidUtf8(absl::string_view text) {
+  size_t position = 0;
+  while (position < text.size()) {
+    if (static_cast<uint8_t>(text[position]) < 0x80) {
+      ++position;
+      continue;
+    }
+    const Utf8Step step = FirstUtf8(text.substr(position));
+    if (step.kind != Utf8Kind::kWhole) break;
+    position += step.length;
+  }
+  return position;
+}
+
+std::string Quoted(absl::string_view text) {
+  constexpr size_t kLongest = 200;
+  const absl::string_view shown = text.substr(0, kLongest);
+  const bool readable = FindInvalidUtf8(shown) == shown.size();
+  return absl::StrCat("\"", readable ? absl::Utf8SafeCEscape(shown) : absl::CHexEscape(shown),
+                      text.size() > kLongest ? "...\"" : "\"");
+}
+
+}  // namespace kvm

@@ -1,4 +1,8 @@
-"""External dependencies of kvm. A consumer loads this file and calls kvm_dependencies()."""
+"""External dependencies of kvm. A workspace that uses kvm loads this file and calls kvm_dependencies().
+
+Every archive's first URL ends in a name of its own, by which Bazel looks for it in a --distdir; GitHub serves a tag's
+archive under any name. make_distdir.py reads this file as well: keep it valid Python.
+"""
 
 load("@bazel_tools//tools/build_defs/repo:http.bzl", "http_archive")
 load("@bazel_tools//tools/build_defs/repo:utils.bzl", "maybe")

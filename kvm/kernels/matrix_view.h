@@ -20,7 +20,8 @@ struct MatrixView {
 
   MatrixView() = default;
   MatrixView(T* data, int64_t rows, int64_t cols) : MatrixView(data, rows, cols, cols) {}
-  MatrixView(T* data, int64_t rows, int64_t cols, int64_t stride) : data(data), rows(rows), cols(cols), stride(stride) {}
+  MatrixView(T* data, int64_t rows, int64_t cols, int64_t stride)
+      : data(data), rows(rows), cols(cols), stride(stride) {}
 
   // A writable view is also a read-only one.
   template <typename U, typename = std::enable_if_t<std::is_same<T, const U>::value>>

@@ -2,7 +2,8 @@
 #define KVM_KERNELS_CPU_ELEMENTWISE_H_
 
 // Element by element operations on matrices, in place on their first argument. An element's result depends only on its
-// own inputs, not on where in a row or vector it lies. Shapes of matrix arguments are equal; spans have one entry a column.
+// own inputs, not on where in a row or vector it lies. Shapes of matrix arguments are equal; spans have one entry a
+// column.
 
 #include "absl/types/span.h"
 #include "kvm/kernels/matrix_view.h"

@@ -1,0 +1,20 @@
+#ifndef KVM_MODEL_EXECUTION_CONTEXT_H_
+#define KVM_MODEL_EXECUTION_CONTEXT_H_
+
+#include "kvm/kernels/scratch.h"
+#include "kvm/kernels/thread_pool.h"
+
+namespace kvm {
+
+// What a running model works with: threads and working memory. Thread-compatible: one per caller that runs models at
+// the same time.
+struct ExecutionContext {
+  explicit ExecutionContext(int num_threads) : pool(num_threads) {}
+
+  ThreadPool pool;
+  Scratch scratch;
+};
+
+}  // namespace kvm
+
+#endif  // KVM_MODEL_EXECUTION_CONTEXT_H_

@@ -1,0 +1,138 @@
+#include "kvm/model/generator.h"
+
+#include <algorithm>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "kvm/model/initializer.h"
+#include "kvm/model/stack_spec.h"
+
+namespace kvm {
+namespace {
+
+using ::testing::Each;
+using ::testing::HasSubstr;
+using ::testing::Lt;
+
+constexpr char kStack[] = R"(
+    vocab_size: 40 width: 32
+    mixers {
+      name: "kvm"
+      kvm {
+        projections { num_heads: 2 rotary_dim: 8 token_shift: true }
+        chunk_len: 8
+        budget { growth: POWER_LAW factor: 2 max_chunks: 100 }
+      }
+    }
+    layers: ["kvm", "kvm"])";
+
+class GeneratorTest : public ::testing::Test {
+ protected:
+  GeneratorTest() : context_(1) {
+    const StackSpec spec = ParseStackSpec(kStack, "kStack").value();
+    InitializerOptions options;
+    options.block_output_gain = 1;
+    model_ = LanguageModel::Create(spec, *InitializeWeights(spec, options, context_.pool), {}).value();
+    options_.sampler.temperature = 0;
+    options_.max_tokens = 30;
+  }
+
+  absl::StatusOr<GeneratorStats> Run(const std::vector<int32_t>& prompt) {
+    sequence_ = model_->NewSequence();
+    tokens_.clear();
+    return Generate(*model_, sequence_, prompt, options_, context_, [&](int32_t token) {
+      tokens_.push_back(token);
+      return static_cast<int64_t>(tokens_.size()) < stop_after_;
+    });
+  }
+
+  std::string ErrorOf(const std::vector<int32_t>& prompt) { return std::string(Run(prompt).status().message()); }
+
+  ExecutionContext context_;
+  std::unique_ptr<LanguageModel> model_;
+  GeneratorOptions options_;
+  SequenceState sequence_;
+  std::vector<int32_t> tokens_;
+  int64_t stop_after_ = 1000;
+};
+
+TEST_F(GeneratorTest, GreedyTokensAreTheArgmaxOfTheWholeSequence) {
+  std::vector<int32_t> text = {1, 2, 3, 4, 5};
+  const absl::StatusOr<GeneratorStats> stats = Run(text);
+  ASSERT_TRUE(stats.ok()) << stats.status();
+  EXPECT_EQ(stats->prompt_tokens, 5);
+  EXPECT_EQ(stats->generated_tokens, 30);
+  ASSERT_EQ(tokens_.size(), 30u);
+  EXPECT_EQ(sequence_.position(), 5 + 29);
+
+  for (const int32_t token : tokens_) {
+    SequenceState sequence = model_->NewSequence();
+    std::vector<float> logits(model_->vocab_size());
+    ASSERT_TRUE(
+        model_->Extend({{&sequence, text, MatrixView<float>(logits.data(), 1, model_->vocab_size())}}, context_).ok());
+    ASSERT_EQ(token, std::max_element(logits.begin(), logits.end()) - logits.begin());
+    text.push_back(token);
+  }
+}
+
+TEST_F(GeneratorTest, LongPromptsAreTakenInPiecesAndReported) {
+  std::vector<int32_t> prompt(1100);
+  for (size_t i = 0; i < prompt.size(); ++i) prompt[i] = static_cast<int32_t>(i * i % 40);
+  std::vector<int64_t> reports;
+  options_.on_prompt = [&](int64_t done) {
+    reports.push_back(done);
+    return true;
+  };
+  ASSERT_TRUE(Run(prompt).ok());
+  EXPECT_GT(reports.size(), 1u);
+  EXPECT_EQ(reports.back(), 1100);
+  options_.on_prompt = [](int64_t) { return false; };
+  EXPECT_EQ(Run(prompt).status().code(), absl::StatusCode::kCancelled);
+}
+
+TEST_F(GeneratorTest, EndsBeforeTheEndToken) {
+  ASSERT_TRUE(Run({1, 2, 3}).ok());
+  const std::vector<int32_t> all = tokens_;
+  options_.end_token = all[3];
+  const size_t first = std::find(all.begin(), all.end(), all[3]) - all.begin();
+  ASSERT_TRUE(Run({1, 2, 3}).ok());
+  EXPECT_EQ(tokens_, std::vector<int32_t>(all.begin(), all.begin() + first));
+}
+
+TEST_F(GeneratorTest, EndsWhenTheCallerHasEnough) {
+  stop_after_ = 4;
+  ASSERT_TRUE(Run({1, 2, 3}).ok());
+  EXPECT_EQ(tokens_.size(), 4u);
+  stop_after_ = 1000;
+  options_.max_tokens = 0;
+  ASSERT_TRUE(Run({1, 2, 3}).ok());
+  EXPECT_EQ(tokens_.size(), 0u);
+}
+
+TEST_F(GeneratorTest, NeverDrawsPaddingOfTheVocabulary) {
+  options_.sampler.temperature = 100;
+  options_.num_drawable = 3;
+  options_.max_tokens = 200;
+  ASSERT_TRUE(Run({1}).ok());
+  EXPECT_THAT(tokens_, Each(Lt(3)));
+}
+
+TEST_F(GeneratorTest, RefusesBadArguments) {
+  EXPECT_THAT(ErrorOf({}), HasSubstr("the prompt has no tokens"));
+  EXPECT_EQ(ErrorOf({1, 40}), "prompt token 1 is 40; expected 0 to 39, the model's vocabulary");
+  EXPECT_EQ(ErrorOf({-1}), "prompt token 0 is -1; expected 0 to 39, the model's vocabulary");
+  options_.num_drawable = 41;
+  EXPECT_THAT(ErrorOf({1}), HasSubstr("num_drawable is 41"));
+  options_.num_drawable = 0;
+  options_.max_tokens = -1;
+  EXPECT_THAT(ErrorOf({1}), HasSubstr("max_tokens is -1"));
+  options_.sampler.top_p = 2;
+  EXPECT_THAT(ErrorOf({1}), HasSubstr("top_p is 2"));
+}
+
+}  // namespace
+}  // namespace kvm

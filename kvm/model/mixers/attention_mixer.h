@@ -1,0 +1,25 @@
+#ifndef KVM_MODEL_MIXERS_ATTENTION_MIXER_H_
+#define KVM_MODEL_MIXERS_ATTENTION_MIXER_H_
+
+// Causal softmax attention, over everything or over a sliding window (mixers "gptalpha" and "swa" of published
+// configs).
+
+#include <memory>
+
+#include "kvm/kernels/dtype.h"
+#include "kvm/model/mixer.h"
+#include "kvm/model/mixers/layer_weights.h"
+#include "kvm/model/stack.pb.h"
+
+namespace kvm {
+
+// Positions in a block of the key/value cache.
+inline constexpr int64_t kAttentionBlock = 256;
+
+// `spec` is valid and `weights` has its parameters; `state` is the cache's dtype.
+std::unique_ptr<Mixer> NewAttentionMixer(const AttentionSpec& spec, int64_t width, TableType rotary_table,
+                                         const LayerWeights& weights, DType state);
+
+}  // namespace kvm
+
+#endif  // KVM_MODEL_MIXERS_ATTENTION_MIXER_H_

@@ -1,0 +1,270 @@
+#include "kvm/model/mixers/kvm_mixer.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+#include <vector>
+
+#include "kvm/kernels/cpu/elementwise.h"
+#include "kvm/kernels/cpu/slot_attention.h"
+#include "kvm/kernels/cpu/slot_update.h"
+#include "kvm/model/mixers/kvm_state.h"
+#include "kvm/model/mixers/qkv_projection.h"
+#include "kvm/model/mixers/row_blocks.h"
+
+namespace kvm {
+namespace {
+
+// Tokens of one sequence that lie in one chunk.
+struct ChunkPiece {
+  int64_t first_row = 0;  // in the batch
+  int64_t num_tokens = 0;
+  int64_t position = 0;  // of the first of them
+  KvmState* state = nullptr;
+};
+
+// Queries, keys, values and merge gates [n, Hk] (no columns without merge gate) of a batch.
+struct Projected {
+  MatrixView<float> q, k, v, gates;
+};
+
+class KvmMixer : public Mixer {
+ public:
+  KvmMixer(const KvmSpec& spec, int64_t width, TableType rotary_table, const LayerWeights& weights, DType state);
+
+  std::unique_ptr<MixerState> NewState() const override {
+    return std::make_unique<KvmState>(projection_.NewHistory(), window_shape_);
+  }
+  void Extend(MatrixView<const float> x, MatrixView<const float> anchor, absl::Span<const SequenceRows> sequences,
+              MatrixView<float> out, ExecutionContext& context) const override;
+  void AnchorValues(MatrixView<const float> x0, absl::Span<const AnchorRows>, MatrixView<float> out,
+                    ExecutionContext& context) const override {
+    projection_.AnchorValues(x0, out, context);
+  }
+  int64_t value_width() const override { return projection_.v_width(); }
+  int64_t WeightByteSize() const override { return projection_.WeightByteSize() + key_weighting_.byte_size(); }
+
+ private:
+  bool has_gate() const { return spec_.gate_keys() || spec_.gate_values(); }
+  MemoryKeyNorm memory_key_norm() const { return {ln_s_k_weight_, ln_s_k_bias_}; }
+  ValueReadout value_readout() const { return spec_.use_radius() ? ValueReadout::kRadius : ValueReadout::kMean; }
+
+  // Takes pieces, at most one of each sequence, through update, window and attention.
+  void ExtendPieces(absl::Span<const ChunkPiece> pieces, const Projected& in, MatrixView<float> attended,
+                    ExecutionContext& context) const;
+  // The states of all pieces that begin a chunk take in the chunk that leaves the window.
+  void TakeOverflow(absl::Span<const ChunkPiece> pieces, ExecutionContext& context) const;
+  // The tokens of all pieces that lie in the first chunk become rows.
+  void FoundFirstRows(absl::Span<const ChunkPiece> pieces, const Projected& in, ExecutionContext& context) const;
+  void Attend(absl::Span<const ChunkPiece> pieces, const Projected& in, MatrixView<float> attended,
+              ExecutionContext& context) const;
+  // Gates as the state's kernels want them: empty spans for what is not gated.
+  SlotTokens Gated(MatrixView<const float> keys, MatrixView<const float> values, absl::Span<const float> gates) const {
+    return {keys, values, spec_.gate_keys() ? gates : absl::Span<const float>(),
+            spec_.gate_values() ? gates : absl::Span<const float>()};
+  }
+
+  KvmSpec spec_;
+  QkvProjection projection_;
+  BlockWindowShape window_shape_;
+  SlotBudget budget_;
+  PackedMatrix key_weighting_;
+  std::vector<float> ln_s_k_weight_, ln_s_k_bias_;
+  std::vector<float> state_scales_, window_scales_;  // per query head: temperature / sqrt(dk)
+};
+
+KvmMixer::KvmMixer(const KvmSpec& spec, int64_t width, TableType rotary_table, const LayerWeights& weights, DType state)
+    : spec_(spec),
+      projection_(spec.projections(), width, rotary_table, weights),
+      window_shape_{projection_.heads().num_kv_heads, projection_.heads().qk_dim, projection_.heads().v_dim,
+                    spec.chunk_len(), state},
+      budget_(ToSlotBudget(spec.budget())),
+      ln_s_k_weight_(weights.Vector("ln_s_k.weight")),
+      ln_s_k_bias_(weights.Vector("ln_s_k.bias")) {
+  if (has_gate()) key_weighting_ = weights.Matrix("key_weighting.weight");
+  const HeadSizes& heads = projection_.heads();
+  state_scales_.assign(heads.num_heads, 1);
+  window_scales_.assign(heads.num_heads, 1);
+  if (spec.head_temperatures()) {
+    state_scales_ = weights.Vector("state_head_temp");
+    window_scales_ = weights.Vector("front_head_temp");
+  }
+  const float scale = 1 / std::sqrt(static_cast<float>(heads.qk_dim));
+  for (float& s : state_scales_) s *= scale;
+  for (float& s : window_scales_) s *= scale;
+}
+
+void KvmMixer::Extend(MatrixView<const float> x, MatrixView<const float> anchor,
+                      absl::Span<const SequenceRows> sequences, MatrixView<float> out,
+                      ExecutionContext& context) const {
+  const Scratch::Scope scope(context.scratch);
+  Projected projected;
+  projected.q = context.scratch.Matrix(x.rows, projection_.q_width());
+  projected.k = context.scratch.Matrix(x.rows, projection_.k_width());
+  projected.v = context.scratch.Matrix(x.rows, projection_.v_width());
+  std::vector<ProjectionRows> rows;
+  for (const SequenceRows& s : sequences) {
+    rows.push_back({s.first_row, s.num_tokens, s.position, &static_cast<KvmState*>(s.state)->history});
+  }
+  projection_.Project(x, anchor, rows, projected.q, projected.k, projected.v, context);
+  if (has_gate()) {
+    projected.gates = context.scratch.Matrix(x.rows, window_shape_.num_heads);
+    MatMul(x, key_weighting_, projected.gates, context.pool);
+    ForRowBlocks(context.pool, x.rows,
+                 [&](int64_t begin, int64_t count) { OnePlusElu(projected.gates.Rows(begin, count)); });
+  }
+
+  const MatrixView<float> attended = context.scratch.Matrix(x.rows, projection_.out_width());
+  std::vector<int64_t> done(sequences.size(), 0);
+  for (std::vector<ChunkPiece> pieces;; pieces.clear()) {
+    for (size_t i = 0; i < sequences.size(); ++i) {
+      const SequenceRows& s = sequences[i];
+      const int64_t position = s.position + done[i];
+      const int64_t to_chunk_end = spec_.chunk_len() - position % spec_.chunk_len();
+      const int64_t count = std::min(s.num_tokens - done[i], to_chunk_end);
+      if (count == 0) continue;
+      pieces.push_back({s.first_row + done[i], count, position, static_cast<KvmState*>(s.state)});
+      done[i] += count;
+    }
+    if (pieces.empty()) break;
+    ExtendPieces(pieces, projected, attended, context);
+  }
+  projection_.Output(attended, out, context);
+}
+
+void KvmMixer::ExtendPieces(absl::Span<const ChunkPiece> pieces, const Projected& in, MatrixView<float> attended,
+                            ExecutionContext& context) const {
+  TakeOverflow(pieces, context);
+  for (const ChunkPiece& p : pieces) {
+    p.state->window.Append(in.k.Rows(p.first_row, p.num_tokens), in.v.Rows(p.first_row, p.num_tokens));
+    for (int64_t r = p.first_row; r < p.first_row + p.num_tokens && has_gate(); ++r) {
+      p.state->gates.insert(p.state->gates.end(), in.gates.row(r), in.gates.row(r) + in.gates.cols);
+    }
+  }
+  FoundFirstRows(pieces, in, context);
+  Attend(pieces, in, attended, context);
+}
+
+void KvmMixer::TakeOverflow(absl::Span<const ChunkPiece> pieces, ExecutionContext& context) const {
+  const int64_t chunk = spec_.chunk_len();
+  const int64_t num_heads = window_shape_.num_heads;
+  std::vector<const ChunkPiece*> updates;
+  for (const ChunkPiece& p : pieces) {
+    const bool begins_chunk = p.position % chunk == 0;
+    const bool window_full = p.state->window.end() - p.state->window.begin() == chunk * spec_.window_chunks();
+    if (!begins_chunk || !window_full) continue;
+    // The first chunk is in the state already.
+    if (p.state->window.begin() > 0) {
+      updates.push_back(&p);
+    } else {
+      p.state->DropBefore(chunk);
+    }
+  }
+  if (updates.empty()) return;
+
+  const Scratch::Scope scope(context.scratch);
+  const int64_t tasks = static_cast<int64_t>(updates.size()) * num_heads;
+  const MatrixView<float> keys = context.scratch.Matrix(tasks * chunk, window_shape_.qk_dim);
+  const MatrixView<float> values = context.scratch.Matrix(tasks * chunk, window_shape_.v_dim);
+  const MatrixView<float> gates = context.scratch.Matrix(tasks, has_gate() ? chunk : 0);
+  context.pool.ParallelFor(tasks, [&](int64_t task) {
+    const ChunkPiece& piece = *updates[task / num_heads];
+    const int64_t h = task % num_heads;
+    KvmState& state = *piece.state;
+    const MatrixView<float> head_keys = keys.Rows(task * chunk, chunk);
+    const MatrixView<float> head_values = values.Rows(task * chunk, chunk);
+    state.window.Read(h, state.window.begin(), chunk, head_keys, head_values);
+    MemoryKeys(head_keys, spec_.projections().rotary_dim(), memory_key_norm(), head_keys);
+    for (int64_t i = 0; i < gates.cols; ++i) gates.row(task)[i] = state.gates[i * num_heads + h];
+
+    const int64_t present = state.heads[h].count();
+    const int64_t available = state.covered + chunk;
+    const int64_t target = TargetRows(budget_, piece.position, available, chunk, present);
+    SlotUpdateOptions options;
+    options.num_sinks = spec_.num_sinks();
+    options.num_appends = std::min(target - present, chunk);
+    options.gate_appends = spec_.gate_appended_rows();
+    options.readout = value_readout();
+    SlotRows rows = state.heads[h].Reserve(options.num_appends);
+    UpdateRows(Gated(head_keys, head_values, gates.row_span(task)), options, memory_key_norm(), rows);
+    state.heads[h].Commit(rows);
+  });
+  for (const ChunkPiece* p : updates) {
+    p->state->covered += chunk;
+    p->state->DropBefore(p->state->window.begin() + chunk);
+  }
+}
+
+void KvmMixer::FoundFirstRows(absl::Span<const ChunkPiece> pieces, const Projected& in,
+                              ExecutionContext& context) const {
+  std::vector<const ChunkPiece*> first;
+  int64_t max_tokens = 0;
+  for (const ChunkPiece& p : pieces) {
+    if (p.position >= spec_.chunk_len()) continue;
+    first.push_back(&p);
+    max_tokens = std::max(max_tokens, p.num_tokens);
+  }
+  if (first.empty()) return;
+
+  const Scratch::Scope scope(context.scratch);
+  const int64_t num_heads = window_shape_.num_heads;
+  const int64_t tasks = static_cast<int64_t>(first.size()) * num_heads;
+  const MatrixView<float> keys = context.scratch.Matrix(tasks * max_tokens, window_shape_.qk_dim);
+  const MatrixView<float> gates = context.scratch.Matrix(tasks, has_gate() ? max_tokens : 0);
+  context.pool.ParallelFor(tasks, [&](int64_t task) {
+    const ChunkPiece& piece = *first[task / num_heads];
+    const int64_t h = task % num_heads;
+    const auto head = [&](MatrixView<float> m, int64_t dim) {
+      return m.Rows(piece.first_row, piece.num_tokens).Cols(h * dim, dim);
+    };
+    const MatrixView<float> head_keys = keys.Rows(task * max_tokens, piece.num_tokens);
+    MemoryKeys(head(in.k, window_shape_.qk_dim), spec_.projections().rotary_dim(), memory_key_norm(), head_keys);
+    for (int64_t i = 0; i < piece.num_tokens && has_gate(); ++i)
+      gates.row(task)[i] = in.gates.row(piece.first_row + i)[h];
+    const absl::Span<const float> head_gates(gates.row(task), has_gate() ? piece.num_tokens : 0);
+    SlotMemory& memory = piece.state->heads[h];
+    SlotRows rows = memory.Reserve(piece.num_tokens);
+    FoundRows(Gated(head_keys, head(in.v, window_shape_.v_dim), head_gates), spec_.gate_initial_rows(),
+              memory_key_norm(), value_readout(), rows);
+    memory.Commit(rows);
+  });
+  for (const ChunkPiece* p : first) p->state->covered += p->num_tokens;
+}
+
+void KvmMixer::Attend(absl::Span<const ChunkPiece> pieces, const Projected& in, MatrixView<float> attended,
+                      ExecutionContext& context) const {
+  const HeadSizes& heads = projection_.heads();
+  const int64_t group = heads.num_heads / heads.num_kv_heads;
+  std::vector<std::vector<KeyValueSegment>> segments(pieces.size() * heads.num_kv_heads);
+  std::vector<AttentionHead> work;
+  work.reserve(pieces.size() * heads.num_heads);
+  for (size_t i = 0; i < pieces.size(); ++i) {
+    const ChunkPiece& p = pieces[i];
+    for (int64_t h = 0; h < heads.num_kv_heads; ++h) {
+      std::vector<KeyValueSegment>& of_head = segments[i * heads.num_kv_heads + h];
+      // While the window still holds everything, the state would only repeat it.
+      if (p.state->window.begin() > 0) of_head.push_back(p.state->heads[h].Readout());
+      p.state->window.AppendSegments(h, &of_head);
+    }
+    for (int64_t h = 0; h < heads.num_heads; ++h) {
+      AttentionHead head;
+      head.queries = in.q.Rows(p.first_row, p.num_tokens).Cols(h * heads.qk_dim, heads.qk_dim);
+      head.out = attended.Rows(p.first_row, p.num_tokens).Cols(h * heads.v_dim, heads.v_dim);
+      head.segments = segments[i * heads.num_kv_heads + h / group];
+      head.first_position = p.position;
+      head.state_scale = state_scales_[h];
+      head.window_scale = window_scales_[h];
+      work.push_back(head);
+    }
+  }
+  SlotAttention(work, context.pool);
+}
+
+}  // namespace
+
+std::unique_ptr<Mixer> NewKvmMixer(const KvmSpec& spec, int64_t width, TableType rotary_table,
+                                   const LayerWeights& weights, DType state) {
+  return std::make_unique<KvmMixer>(spec, width, rotary_table, weights, state);
+}
+
+}  // namespace kvm

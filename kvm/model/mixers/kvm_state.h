@@ -1,0 +1,42 @@
+#ifndef KVM_MODEL_MIXERS_KVM_STATE_H_
+#define KVM_MODEL_MIXERS_KVM_STATE_H_
+
+#include <memory>
+#include <vector>
+
+#include "kvm/model/mixers/qkv_projection.h"
+#include "kvm/state/block_window.h"
+#include "kvm/state/mixer_state.h"
+#include "kvm/state/slot_memory.h"
+
+namespace kvm {
+
+// What a KVM layer remembers of one sequence.
+class KvmState : public MixerState {
+ public:
+  KvmState(ShiftHistory history, const BlockWindowShape& window_shape);
+
+  std::unique_ptr<MixerState> Clone() const override { return std::make_unique<KvmState>(*this); }
+  int64_t ByteSize() const override;
+  // kvm_s_k [Hk, M, dk], kvm_s_v [Hk, M, dv], kvm_s_vlen [Hk, M, 1]: sums and radii; kvm_state_coverage_len []: tokens
+  // in the state; kvm_bswa_begin []: the window's first position; kvm_bswa_k, kvm_bswa_v [Hk, L, d]: the window;
+  // kvm_bswa_merge_gate [Hk, L, 1], ones without merge gate; and the shift histories.
+  std::vector<NamedTensor> Export() const override;
+  int64_t NumRows() const override { return heads[0].count(); }
+
+  // The window gives up everything before `position`, its gates too.
+  void DropBefore(int64_t position);
+
+  ShiftHistory history;
+  BlockWindow window;
+  std::vector<float> gates;       // merge gates of the window's positions [L, Hk]; empty without merge gate
+  std::vector<SlotMemory> heads;  // one per key/value head
+  int64_t covered = 0;            // tokens that the state has taken in
+
+ private:
+  BlockWindowShape shape_;
+};
+
+}  // namespace kvm
+
+#endif  // KVM_MODEL_MIXERS_KVM_STATE_H_

@@ -1,0 +1,19 @@
+#ifndef KVM_MODEL_MIXERS_RWKV7_MIXER_H_
+#define KVM_MODEL_MIXERS_RWKV7_MIXER_H_
+
+// RWKV-7 time mixing ("Goose", arXiv 2503.14456), as a mixer.
+
+#include <memory>
+
+#include "kvm/model/mixer.h"
+#include "kvm/model/mixers/layer_weights.h"
+#include "kvm/model/stack.pb.h"
+
+namespace kvm {
+
+// `spec` is valid and `weights` has its parameters. The state is always float32.
+std::unique_ptr<Mixer> NewRwkv7Mixer(const Rwkv7Spec& spec, int64_t width, const LayerWeights& weights);
+
+}  // namespace kvm
+
+#endif  // KVM_MODEL_MIXERS_RWKV7_MIXER_H_

@@ -1,0 +1,129 @@
+#include "kvm/model/sampler.h"
+
+#include <algorithm>
+#include <cassert>
+#include <cmath>
+#include <cstddef>
+#include <limits>
+
+#include "absl/strings/str_cat.h"
+
+namespace kvm {
+namespace {
+
+struct Candidate {
+  int32_t token;
+  float logit;
+  double weight;  // exp(logit − the largest logit): a probability up to a common factor
+};
+
+// Number `index` of the random stream of `seed`, uniform in [0, 1): the SplitMix64 generator, which can start anywhere.
+double Uniform(uint64_t seed, uint64_t index) {
+  uint64_t z = seed + (index + 1) * uint64_t{0x9e3779b97f4a7c15};
+  z = (z ^ (z >> 30)) * uint64_t{0xbf58476d1ce4e5b9};
+  z = (z ^ (z >> 27)) * uint64_t{0x94d049bb133111eb};
+  z ^= z >> 31;
+  return static_cast<double>(z >> 11) * 0x1p-53;
+}
+
+bool IsMoreLikely(const Candidate& a, const Candidate& b) {
+  return a.logit != b.logit ? a.logit > b.logit : a.token < b.token;
+}
+
+absl::Status CheckRange(bool ok, const char* name, double value, const char* expected) {
+  if (ok) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(name, " is ", value, "; expected ", expected));
+}
+
+// Keeps the fewest most likely candidates whose weights reach a share `top_p` of all.
+void KeepTopP(double top_p, std::vector<Candidate>* candidates) {
+  double total = 0;
+  for (const Candidate& candidate : *candidates) total += candidate.weight;
+  // A few candidates are enough as a rule: sorts no more than needed.
+  size_t sorted = 0;
+  double sum = 0;
+  for (size_t i = 0; i < candidates->size(); ++i) {
+    if (i == sorted) {
+      const size_t next = std::min(candidates->size(), std::max<size_t>(64, 4 * sorted));
+      std::partial_sort(candidates->begin() + sorted, candidates->begin() + next, candidates->end(), IsMoreLikely);
+      sorted = next;
+    }
+    sum += (*candidates)[i].weight;
+    if (sum >= top_p * total) {
+      candidates->resize(i + 1);
+      return;
+    }
+  }
+}
+
+}  // namespace
+
+absl::Status ValidateSamplerOptions(const SamplerOptions& options) {
+  const absl::Status checks[] = {
+      CheckRange(options.temperature >= 0 && std::isfinite(options.temperature), "temperature", options.temperature,
+                 "a finite number of at least 0"),
+      CheckRange(options.top_k >= 0, "top_k", static_cast<double>(options.top_k), "at least 0 (0 keeps all tokens)"),
+      CheckRange(options.top_p > 0 && options.top_p <= 1, "top_p", options.top_p, "more than 0 and at most 1"),
+      CheckRange(options.min_p >= 0 && options.min_p < 1, "min_p", options.min_p, "at least 0 and less than 1"),
+      CheckRange(options.repetition_penalty > 0 && std::isfinite(options.repetition_penalty), "repetition_penalty",
+                 options.repetition_penalty, "a finite number above 0"),
+  };
+  for (const absl::Status& check : checks) {
+    if (!check.ok()) return check;
+  }
+  return absl::OkStatus();
+}
+
+Sampler::Sampler(const SamplerOptions& options) : options_(options) {}
+
+void Sampler::Observe(int32_t token) {
+  if (static_cast<size_t>(token) >= seen_.size()) seen_.resize(token + 1);
+  seen_[token] = true;
+}
+
+int32_t Sampler::Sample(absl::Span<const float> logits) {
+  assert(std::any_of(logits.begin(), logits.end(), [](float x) { return std::isfinite(x); }));
+  std::vector<Candidate> candidates;
+  candidates.reserve(logits.size());
+  for (size_t i = 0; i < logits.size(); ++i) {
+    float logit = logits[i];
+    if (i < seen_.size() && seen_[i]) {
+      const float penalty = static_cast<float>(options_.repetition_penalty);
+      logit = logit > 0 ? logit / penalty : logit * penalty;
+    }
+    if (!std::isnan(logit) && logit != -std::numeric_limits<float>::infinity()) {
+      candidates.push_back({static_cast<int32_t>(i), logit, 0});
+    }
+  }
+
+  int32_t token;
+  if (options_.temperature == 0) {
+    token = std::min_element(candidates.begin(), candidates.end(), IsMoreLikely)->token;
+  } else {
+    const size_t top_k = static_cast<size_t>(options_.top_k);
+    if (top_k > 0 && top_k < candidates.size()) {
+      std::partial_sort(candidates.begin(), candidates.begin() + top_k, candidates.end(), IsMoreLikely);
+      candidates.resize(top_k);
+    }
+    const double largest = std::min_element(candidates.begin(), candidates.end(), IsMoreLikely)->logit;
+    for (Candidate& candidate : candidates) {
+      candidate.weight = candidate.logit == largest ? 1 : std::exp((candidate.logit - largest) / options_.temperature);
+    }
+    if (options_.top_p < 1) KeepTopP(options_.top_p, &candidates);
+    candidates.erase(std::remove_if(candidates.begin(), candidates.end(),
+                                    [this](const Candidate& candidate) { return candidate.weight < options_.min_p; }),
+                     candidates.end());
+
+    double total = 0;
+    for (const Candidate& candidate : candidates) total += candidate.weight;
+    double left = Uniform(options_.seed, draws_++) * total;
+    size_t drawn = 0;
+    // Rounding may leave a little behind the last candidate: it takes that too.
+    while (drawn + 1 < candidates.size() && left >= candidates[drawn].weight) left -= candidates[drawn++].weight;
+    token = candidates[drawn].token;
+  }
+  Observe(token);
+  return token;
+}
+
+}  // namespace kvm

@@ -1,0 +1,132 @@
+#include "kvm/model/state_size.h"
+
+#include <string>
+
+#include "gtest/gtest.h"
+#include "kvm/model/stack_spec.h"
+
+namespace kvm {
+namespace {
+
+StackSpec Parse(const std::string& text) {
+  absl::StatusOr<StackSpec> spec = ParseStackSpec(text, "spec");
+  EXPECT_TRUE(spec.ok()) << spec.status();
+  return *spec;
+}
+
+// A spec with one layer of width 32.
+StackSpec OneLayer(const std::string& mixer) {
+  return Parse("vocab_size: 64 width: 32 layers: \"m\" mixers { name: \"m\" " + mixer + " }");
+}
+
+StateSize SizeOfOne(const std::string& mixer, DType dtype, int64_t context) {
+  return SequenceStateSize(OneLayer(mixer), dtype, context);
+}
+
+TEST(StateSize, Rwkv7IsConstant) {
+  const std::string mixer = "rwkv7 { num_heads: 2 token_shift: false }";
+  const int64_t bytes = (2 * 16 * 16 + 32) * 4;
+  EXPECT_EQ(SizeOfOne(mixer, DType::kF32, 0).bytes, bytes);
+  EXPECT_EQ(SizeOfOne(mixer, DType::kBF16, 1000000).bytes, bytes);
+  // A value anchor that shifts keeps the last input as well.
+  EXPECT_EQ(SizeOfOne("rwkv7 { num_heads: 2 }", DType::kF32, 1).bytes, bytes + 32 * 4);
+}
+
+TEST(StateSize, FullAttentionCountsWholeBlocks) {
+  const std::string mixer = "attention { projections { num_heads: 4 num_kv_heads: 2 rotary_dim: 2 } }";
+  const int64_t block = 2 * 256 * (8 + 8) * 4;
+  EXPECT_EQ(SizeOfOne(mixer, DType::kF32, 0).bytes, 0);
+  EXPECT_EQ(SizeOfOne(mixer, DType::kF32, 1).bytes, block);
+  EXPECT_EQ(SizeOfOne(mixer, DType::kF32, 256).bytes, block);
+  EXPECT_EQ(SizeOfOne(mixer, DType::kF32, 257).bytes, 2 * block);
+  EXPECT_EQ(SizeOfOne(mixer, DType::kBF16, 257).bytes, block);
+}
+
+TEST(StateSize, SlidingWindowDropsBlocksThatNoQuerySees) {
+  const std::string mixer = "attention { projections { num_heads: 2 rotary_dim: 2 } window: 100 }";
+  const int64_t block = 2 * 256 * (16 + 16) * 4;
+  EXPECT_EQ(SizeOfOne(mixer, DType::kF32, 256).bytes, block);
+  EXPECT_EQ(SizeOfOne(mixer, DType::kF32, 257).bytes, 2 * block);
+  // The query at 354 sees 255..354, that at 355 sees 256..355.
+  EXPECT_EQ(SizeOfOne(mixer, DType::kF32, 354).bytes, 2 * block);
+  EXPECT_EQ(SizeOfOne(mixer, DType::kF32, 355).bytes, block);
+}
+
+TEST(StateSize, ShiftHistories) {
+  const std::string heads = "num_heads: 4 num_kv_heads: 2 rotary_dim: 2 ";
+  EXPECT_EQ(SizeOfOne("attention { projections { " + heads + "token_shift: true } }", DType::kF32, 0).bytes,
+            (32 + 16 + 16 + 32) * 4);
+  EXPECT_EQ(
+      SizeOfOne("attention { projections { " + heads + "value_residual: RWKV_POST_TOKEN_SHIFT } }", DType::kF32, 0)
+          .bytes,
+      32 * 4);
+}
+
+// Two heads of 16 channels, chunks of 4, a window of two chunks.
+std::string Kvm(const std::string& more) {
+  return "kvm { projections { num_heads: 2 rotary_dim: 2 } chunk_len: 4 " + more + " }";
+}
+
+int64_t KvmBytes(int64_t rows, int64_t blocks, int64_t gates) {
+  const int64_t row = (16 + 16 + 1) * 4 + (16 + 16) * 4;
+  const int64_t block = 2 * (16 * 16 + 4 * 16) * 4;  // keys lie in panels of 16
+  return 2 * rows * row + blocks * block + 2 * gates * 4;
+}
+
+TEST(StateSize, KvmWithFixedBudgetStopsGrowing) {
+  const std::string mixer = Kvm("budget { min_rows: 4 }");
+  const int64_t lengths[] = {0, 1, 4, 5, 8, 9, 12, 13, 1001};
+  const int64_t rows[] = {0, 1, 4, 4, 4, 4, 4, 4, 4};
+  const int64_t blocks[] = {0, 1, 1, 2, 2, 2, 2, 2, 2};
+  const int64_t positions[] = {0, 1, 4, 5, 8, 5, 8, 5, 5};
+  for (int i = 0; i < 9; ++i) {
+    const StateSize size = SizeOfOne(mixer, DType::kF32, lengths[i]);
+    EXPECT_EQ(size.rows, rows[i]) << lengths[i];
+    EXPECT_EQ(size.bytes, KvmBytes(rows[i], blocks[i], positions[i])) << lengths[i];
+  }
+}
+
+TEST(StateSize, KvmRowsFollowThePowerLaw) {
+  const std::string mixer =
+      Kvm("gate_keys: false gate_values: false budget { growth: POWER_LAW factor: 2 max_chunks: 99 }");
+  // The chunk 4..7 enters at length 13 with a budget of 2·sqrt(12) = 6.9, 8..11 at 17 with 2·sqrt(16) = 8,
+  // 12..15 at 21 with 2·sqrt(20) = 8.9, 16..19 at 25 with 2·sqrt(24) = 9.8.
+  const int64_t lengths[] = {12, 13, 16, 17, 20, 21, 25};
+  const int64_t rows[] = {4, 6, 6, 8, 8, 8, 9};
+  for (int i = 0; i < 7; ++i) {
+    const StateSize size = SizeOfOne(mixer, DType::kF32, lengths[i]);
+    EXPECT_EQ(size.rows, rows[i]) << lengths[i];
+    EXPECT_EQ(size.bytes, KvmBytes(rows[i], 2, 0)) << lengths[i];
+  }
+}
+
+TEST(StateSize, KvmAppendsAtMostAChunkAtATime) {
+  const std::string mixer = Kvm("budget { min_rows: 1000 max_chunks: 1000 }");
+  EXPECT_EQ(SizeOfOne(mixer, DType::kF32, 12).rows, 4);
+  EXPECT_EQ(SizeOfOne(mixer, DType::kF32, 13).rows, 8);
+  EXPECT_EQ(SizeOfOne(mixer, DType::kF32, 17).rows, 12);
+}
+
+TEST(StateSize, StacksAddTheirLayersAndMlpShifts) {
+  const StackSpec spec = Parse(R"(
+      vocab_size: 64 width: 32 mlp_token_shift: true
+      mixers { name: "r" rwkv7 { num_heads: 2 } }
+      mixers { name: "a" attention { projections { num_heads: 2 rotary_dim: 2 value_residual: NONE } } }
+      layers: ["a", "r", "r"])");
+  const int64_t attention = 2 * 256 * (16 + 16) * 4;
+  const int64_t rwkv7 = (2 * 16 * 16 + 32) * 4;
+  EXPECT_EQ(SequenceStateSize(spec, DType::kF32, 10).bytes, attention + 2 * rwkv7 + (1 + 3) * 32 * 4);
+}
+
+TEST(FullCacheByteSize, CountsEveryLayerAsAttention) {
+  const StackSpec hybrid = Parse(R"(
+      vocab_size: 64 width: 32
+      mixers { name: "r" rwkv7 { num_heads: 2 } }
+      mixers { name: "a" attention { projections { num_heads: 4 num_kv_heads: 2 rotary_dim: 2 } } }
+      layers: ["r", "a", "r"])");
+  EXPECT_EQ(FullCacheByteSize(hybrid, DType::kBF16, 1000), 3 * 1000 * 2 * (8 + 8) * 2);
+  EXPECT_EQ(FullCacheByteSize(OneLayer("rwkv7 { num_heads: 2 }"), DType::kF32, 10), 10 * 2 * 32 * 4);
+}
+
+}  // namespace
+}  // namespace kvm

@@ -1,0 +1,41 @@
+#ifndef TESTING_CONFORMANCE_H_
+#define TESTING_CONFORMANCE_H_
+
+// What every stack promises, whatever its mixers, as GoogleTest expectations. Results are compared bit by bit.
+
+#include <memory>
+
+#include "kvm/kernels/dtype.h"
+#include "kvm/model/language_model.h"
+#include "testing/test_stacks.h"
+
+namespace kvm {
+
+struct ConformanceSubject {
+  ConformanceSubject(const TestStack& stack, DType state);
+
+  TestStack stack;
+  DType state;
+  std::unique_ptr<LanguageModel> model;
+};
+
+// However a sequence is cut into calls.
+void ExpectSameBitsInPieces(const ConformanceSubject& subject);
+// Whatever else is in the batch, with and without a past, and with calls that bring some sequences no token.
+void ExpectSameBitsInRaggedBatches(const ConformanceSubject& subject);
+// For any number of threads.
+void ExpectSameBitsWithThreads(const ConformanceSubject& subject);
+// Whether all, the last or no logits are asked for.
+void ExpectSameBitsForFewerLogits(const ConformanceSubject& subject);
+// A fork and its original go on independently.
+void ExpectForksAreIndependent(const ConformanceSubject& subject);
+// No output sees a later token, and every output sees its own.
+void ExpectCausality(const ConformanceSubject& subject);
+// At every position the state is as large as predicted.
+void ExpectPredictedStateSize(const ConformanceSubject& subject);
+// Bad batches are refused and change nothing.
+void ExpectBadBatchesChangeNothing(const ConformanceSubject& subject);
+
+}  // namespace kvm
+
+#endif  // TESTING_CONFORMANCE_H_

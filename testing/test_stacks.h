@@ -1,0 +1,35 @@
+#ifndef TESTING_TEST_STACKS_H_
+#define TESTING_TEST_STACKS_H_
+
+// Small stacks that between them use everything a StackSpec can say.
+
+#include <cstdint>
+#include <ostream>
+#include <string>
+#include <vector>
+
+#include "kvm/model/stack.pb.h"
+
+namespace kvm {
+
+struct TestStack {
+  std::string name;
+  StackSpec spec;
+  int64_t num_tokens = 0;  // a sequence this long takes it through several state updates or past its window
+  uint64_t seed = 1;       // of RandomWeights
+};
+
+// How GoogleTest prints one.
+void PrintTo(const TestStack& stack, std::ostream* out);
+
+// KVM mixers have chunks of kTestChunk tokens.
+inline constexpr int64_t kTestChunk = 8;
+
+std::vector<TestStack> TestStacks();
+
+// `count` token ids of a vocabulary, the same for the same seed.
+std::vector<int32_t> TestTokens(const StackSpec& spec, int64_t count, uint64_t seed);
+
+}  // namespace kvm
+
+#endif  // TESTING_TEST_STACKS_H_

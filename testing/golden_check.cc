@@ -9,14 +9,13 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "kvm/io/mapped_file.h"
 #include "kvm/io/model_folder.h"
 #include "kvm/kernels/cpu/rotary.h"
 #include "kvm/model/language_model.h"
 #include "kvm/model/stack_spec.h"
 #include "kvm/status_macros.h"
-#include "nlohmann/json.hpp"
 #include "testing/golden_file.h"
+#include "testing/golden_layer_check.h"
 #include "testing/model_runs.h"
 
 namespace kvm {
@@ -45,16 +44,6 @@ double LargestEntry(absl::Span<const float> values) {
   double largest = 0;
   for (const float v : values) largest = std::max(largest, std::abs(static_cast<double>(v)));
   return largest > 0 ? largest : 1;
-}
-
-// A folder whose config describes a single layer ("layer": "kda"), not a stack.
-absl::Status RefuseLayerFolder(const std::string& folder) {
-  const absl::StatusOr<std::string> text = ReadFile(folder + "/config.json");
-  if (!text.ok()) return absl::OkStatus();  // opening the model will say what is wrong
-  const nlohmann::json config = nlohmann::json::parse(*text, nullptr, /*allow_exceptions=*/false);
-  if (!config.is_object() || !config.contains("layer")) return absl::OkStatus();
-  return absl::UnimplementedError(
-      absl::StrCat(folder, "/config.json: a single layer, mixer ", config["layer"].dump(), " is not offered"));
 }
 
 absl::StatusOr<BatchRun> Run(Context& context, const std::vector<int64_t>& pieces, bool batched) {
@@ -246,7 +235,8 @@ absl::Status CheckFrequencies(const std::string& name, const std::string& mixer_
   const StackSpec& spec = context.model.spec();
   const auto mixer = std::find_if(spec.mixers().begin(), spec.mixers().end(),
                                   [&](const MixerSpec& m) { return m.name() == mixer_name; });
-  if (mixer == spec.mixers().end() || mixer->has_rwkv7()) return absl::OkStatus();  // no layer here turns anything
+  // Perhaps no layer here turns anything.
+  if (mixer == spec.mixers().end() || !HasProjections(*mixer) || mixer->has_ovq()) return absl::OkStatus();
   const ProjectionSpec& projections = Projections(*mixer);
   std::vector<float> expected(ResolveHeads(projections, spec.width()).qk_dim, 0);
   const std::vector<float> frequencies = RotaryFrequencies(projections.rotary_dim(), projections.rotary_theta());
@@ -282,7 +272,7 @@ absl::Status CheckAll(Context& context) {
 }  // namespace
 
 absl::StatusOr<GoldenReport> CheckGolden(const std::string& folder, const GoldenOptions& options) {
-  RETURN_IF_ERROR(RefuseLayerFolder(folder));
+  if (IsLayerFolder(folder)) return CheckGoldenLayer(folder, options);
   ASSIGN_OR_RETURN(GoldenFile golden, GoldenFile::Open(folder + "/golden.safetensors"));
   ASSIGN_OR_RETURN(const ModelFolder model_folder, OpenModelFolder(folder));
   ASSIGN_OR_RETURN(const std::unique_ptr<LanguageModel> model,

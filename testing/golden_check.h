@@ -11,6 +11,8 @@
 //   labels I64 [B, T] (−100 ignored) and loss F32 [], both or none
 //   debug.angular_freq, debug.alt_angular_freq F32 [dk]: rotary frequencies of the mixers "main" and "alt"
 //   grad.*: gradients, not looked at here
+//
+// A golden folder may also hold a single layer; see golden_layer_check.h.
 
 #include <string>
 #include <vector>
@@ -26,6 +28,7 @@ struct GoldenOptions {
   double hidden_tolerance = 1e-4;  // absolute
   double state_tolerance = 1e-4;   // of the largest entry of a tensor
   double loss_tolerance = 1e-5;    // absolute
+  double layer_tolerance = 2e-5;   // of outputs and states of single layers, absolute
   int num_threads = 2;
   ModelOptions model;
 };

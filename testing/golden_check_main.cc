@@ -18,6 +18,7 @@ ABSL_FLAG(double, logits, 1e-4, "Largest error of a logit that passes.");
 ABSL_FLAG(double, hidden, 1e-4, "Largest error of the residual stream that passes.");
 ABSL_FLAG(double, state, 1e-4, "Largest error of the state that passes, relative to a tensor's largest entry.");
 ABSL_FLAG(double, loss, 1e-5, "Largest error of the loss that passes.");
+ABSL_FLAG(double, layer, 2e-5, "Largest error of a single layer's outputs and state that passes.");
 ABSL_FLAG(int, threads, 2, "Threads to compute with.");
 ABSL_FLAG(std::string, weights, "as-is", "Matrices in memory: as-is, f32 or bf16.");
 ABSL_FLAG(std::string, state_dtype, "f32", "Readout rows and windows in memory: f32 or bf16.");
@@ -54,6 +55,7 @@ int main(int argc, char** argv) {
   options.hidden_tolerance = absl::GetFlag(FLAGS_hidden);
   options.state_tolerance = absl::GetFlag(FLAGS_state);
   options.loss_tolerance = absl::GetFlag(FLAGS_loss);
+  options.layer_tolerance = absl::GetFlag(FLAGS_layer);
   options.num_threads = absl::GetFlag(FLAGS_threads);
   if (!ParseModelOptions(&options.model)) return 2;
   if (options.num_threads < 1) {

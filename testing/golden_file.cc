@@ -26,7 +26,7 @@ absl::StatusOr<GoldenFile> GoldenFile::Open(const std::string& path) {
     return error("input_ids: expected I64 of shape [B, T]");
   }
   const std::vector<int64_t> values = ReadInts(golden.Use("input_ids"));
-  const int64_t batch = ids->shape[0], length = ids->shape[1];
+  const int64_t batch = golden.batch_ = ids->shape[0], length = golden.length_ = ids->shape[1];
   for (int64_t b = 0; b < batch; ++b) {
     golden.tokens_.emplace_back();
     for (int64_t t = 0; t < length; ++t) {
@@ -38,12 +38,31 @@ absl::StatusOr<GoldenFile> GoldenFile::Open(const std::string& path) {
     }
   }
 
-  ASSIGN_OR_RETURN(const std::vector<int64_t> prefill, golden.Ints("prefill_len", {}));
-  golden.prefill_len_ = prefill[0];
-  if (golden.prefill_len_ < 1 || golden.prefill_len_ >= length) {
-    return error("prefill_len is ", golden.prefill_len_, ", expected 1 to ", length - 1);
-  }
+  RETURN_IF_ERROR(golden.ReadPrefillLength());
   return golden;
+}
+
+absl::StatusOr<GoldenFile> GoldenFile::OpenLayer(const std::string& path, int64_t width) {
+  GoldenFile golden;
+  ASSIGN_OR_RETURN(golden.file_, SafetensorsFile::Open(path));
+  const TensorView* const x = golden.file_->Find("x");
+  if (x == nullptr || x->dtype != DType::kF32 || x->shape.size() != 3 || x->shape[2] != width ||
+      x->num_elements() == 0) {
+    return absl::InvalidArgumentError(absl::StrCat(path, ": x: expected F32 of shape [B, T, ", width, "]"));
+  }
+  golden.batch_ = x->shape[0];
+  golden.length_ = x->shape[1];
+  golden.x_ = ReadFloats(golden.Use("x"));
+  RETURN_IF_ERROR(golden.ReadPrefillLength());
+  return golden;
+}
+
+absl::Status GoldenFile::ReadPrefillLength() {
+  ASSIGN_OR_RETURN(const std::vector<int64_t> prefill, Ints("prefill_len", {}));
+  prefill_len_ = prefill[0];
+  if (prefill_len_ >= 1 && prefill_len_ < length_) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat(file_->Description(), ": prefill_len is ", prefill_len_, ", expected 1 to ", length_ - 1));
 }
 
 absl::StatusOr<const TensorView*> GoldenFile::Expect(const std::string& name, DType dtype, const Shape& shape) {

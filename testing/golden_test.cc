@@ -10,6 +10,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "gtest/gtest.h"
 #include "kvm/io/atomic_file.h"
 #include "kvm/io/safetensors.h"
@@ -34,11 +35,12 @@ INSTANTIATE_TEST_SUITE_P(All, GoldenTest, ::testing::ValuesIn(GoldenFolders()), 
 TEST(GoldenFoldersTest, AllThatAreNeededAreThere) {
   const std::vector<std::string> folders = GoldenFolders();
   const std::set<std::string> found(folders.begin(), folders.end());
-  for (const char* name :
-       {"gptalpha_full", "gptalpha_full_bf16rope", "gptalpha_nope_swa", "kvm_block_extras", "kvm_fixed",
-        "kvm_gate_initial_state", "kvm_gqa", "kvm_gqa_post_tokenshift", "kvm_no_append_gate", "kvm_no_head_temps",
-        "kvm_no_merge_gate", "kvm_no_sink", "kvm_no_vlens", "kvm_rwkv7_hybrid", "kvm_saturate_swa", "kvm_short",
-        "kvm_sqrt", "kvm_sqrt_bf16rope", "rwkv7"}) {
+  const std::string needed =
+      "gptalpha_bswa gptalpha_full gptalpha_full_bf16rope gptalpha_nope_swa kvm_block_extras kvm_fixed "
+      "kvm_gate_initial_state kvm_gqa kvm_gqa_post_tokenshift kvm_no_append_gate kvm_no_head_temps kvm_no_merge_gate "
+      "kvm_no_sink kvm_no_vlens kvm_rwkv7_hybrid kvm_saturate_swa kvm_short kvm_sqrt kvm_sqrt_bf16rope ovq_plain "
+      "ovq_swa rwkv7";
+  for (const std::string& name : std::vector<std::string>(absl::StrSplit(needed, ' '))) {
     EXPECT_EQ(found.count(name), 1u) << name;
   }
 }
@@ -196,8 +198,8 @@ TEST(GoldenCheckTest, ErrorsNameWhatIsWrong) {
 
   // A single layer instead of a stack.
   const std::string layer = CopyFolder("layer");
-  ASSERT_TRUE(WriteFileAtomically(layer + "/config.json", R"({"layer": "kda"})").ok());
-  EXPECT_TRUE(contains(error(layer), "mixer \"kda\" is not offered"));
+  ASSERT_TRUE(WriteFileAtomically(layer + "/config.json", R"({"layer": "mamba"})").ok());
+  EXPECT_TRUE(contains(error(layer), "layer: got \"mamba\", expected"));
 }
 
 }  // namespace

@@ -64,8 +64,7 @@ void GateValues(const Weights& weights, const Rows& x, const Rows& anchor, Rows*
 
 }  // namespace
 
-Projected Project(const ProjectionSpec& spec, TableType table, const Weights& weights, const Rows& x,
-                  const Rows& anchor) {
+Projected ProjectWithoutNorms(const ProjectionSpec& spec, const Weights& weights, const Rows& x, const Rows& anchor) {
   Projected out;
   out.num_heads = spec.num_heads();
   out.num_kv_heads = spec.has_num_kv_heads() ? spec.num_kv_heads() : spec.num_heads();
@@ -89,6 +88,12 @@ Projected Project(const ProjectionSpec& spec, TableType table, const Weights& we
   out.q = SplitHeads(q, out.num_heads);
   out.k = SplitHeads(k, out.num_kv_heads);
   out.v = SplitHeads(v, out.num_kv_heads);
+  return out;
+}
+
+Projected Project(const ProjectionSpec& spec, TableType table, const Weights& weights, const Rows& x,
+                  const Rows& anchor) {
+  Projected out = ProjectWithoutNorms(spec, weights, x, anchor);
   const std::vector<float> frequencies = Frequencies(spec.rotary_dim(), spec.rotary_theta());
   for (Rows& head : out.q) {
     head = LayerNorm(head, weights, "ln_q");
@@ -101,9 +106,11 @@ Projected Project(const ProjectionSpec& spec, TableType table, const Weights& we
   return out;
 }
 
-Row Attend(const Row& query, const Rows& keys, const Row& scales, const Rows& values) {
+Row Attend(const Row& query, const Rows& keys, const Row& scales, const Rows& values, const Row& biases) {
   Row scores(keys.size());
-  for (size_t j = 0; j < keys.size(); ++j) scores[j] = Dot(query, keys[j]) * scales[j];
+  for (size_t j = 0; j < keys.size(); ++j) {
+    scores[j] = Dot(query, keys[j]) * scales[j] + (biases.empty() ? 0 : biases[j]);
+  }
   const double largest = *std::max_element(scores.begin(), scores.end());
   double sum = 0;
   for (double& s : scores) sum += s = std::exp(s - largest);
@@ -134,6 +141,28 @@ Rows Attention(const AttentionSpec& spec, TableType table, const Weights& weight
       const int64_t first = spec.has_window() ? std::max<int64_t>(0, t - (spec.window() - 1)) : 0;
       const Rows seen_keys(keys.begin() + first, keys.begin() + t + 1);
       const Rows seen_values(values.begin() + first, values.begin() + t + 1);
+      const Row scales(seen_keys.size(), 1 / std::sqrt(static_cast<double>(keys[0].size())));
+      out[h].push_back(Attend(p.q[h][t], seen_keys, scales, seen_values));
+    }
+  }
+  return Linear(JoinHeads(out), weights, "c_proj");
+}
+
+Rows BlockWindow(const BlockWindowSpec& spec, TableType table, const Weights& weights, const Rows& x,
+                 const Rows& anchor) {
+  const Projected p = Project(spec.projections(), table, weights, x, anchor);
+  HeadRows out(p.num_heads);
+  for (int64_t h = 0; h < p.num_heads; ++h) {
+    const Rows& keys = p.k[h / (p.num_heads / p.num_kv_heads)];
+    const Rows& values = p.v[h / (p.num_heads / p.num_kv_heads)];
+    for (int64_t t = 0; t < static_cast<int64_t>(x.size()); ++t) {
+      Rows seen_keys, seen_values;
+      for (int64_t j = 0; j <= t; ++j) {
+        const int64_t chunks_ago = t / spec.chunk_len() - j / spec.chunk_len();
+        if (j >= spec.num_sinks() && chunks_ago >= spec.window_chunks()) continue;
+        seen_keys.push_back(keys[j]);
+        seen_values.push_back(values[j]);
+      }
       const Row scales(seen_keys.size(), 1 / std::sqrt(static_cast<double>(keys[0].size())));
       out[h].push_back(Attend(p.q[h][t], seen_keys, scales, seen_values));
     }

@@ -15,17 +15,19 @@ namespace reference {
 // [head][T][d].
 using HeadRows = std::vector<Rows>;
 
-// Queries, keys and values with value residual, token shift, layer norm and rotary embedding.
 struct Projected {
   int64_t num_heads = 0;
   int64_t num_kv_heads = 0;
   HeadRows q, k, v;
 };
+// Queries, keys and values with value residual and token shift.
+Projected ProjectWithoutNorms(const ProjectionSpec& spec, const Weights& weights, const Rows& x, const Rows& anchor);
+// And with layer norm and rotary embedding.
 Projected Project(const ProjectionSpec& spec, TableType table, const Weights& weights, const Rows& x,
                   const Rows& anchor);
 
-// Softmax attention of one query over all keys; `scales` has one entry a key.
-Row Attend(const Row& query, const Rows& keys, const Row& scales, const Rows& values);
+// Softmax attention of one query over all keys; `scales` has one entry a key, and so has `biases` if not empty.
+Row Attend(const Row& query, const Rows& keys, const Row& scales, const Rows& values, const Row& biases = {});
 
 // Heads side by side: [T][heads·d].
 Rows JoinHeads(const HeadRows& heads);

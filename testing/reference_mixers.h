@@ -18,12 +18,12 @@ struct StateRow {
   double radius = 0;
 };
 
-// What happened in the KVM layers on the way.
+// What happened in the KVM and OVQ layers on the way.
 struct KvmTrace {
   // The smallest difference of scores between what was chosen and what was not, exact ties (lowest row, earlier token)
   // aside. While it is far above float32's rounding, any correct implementation chooses the same.
   double smallest_gap = 1e300;
-  // The state after the last token: [KVM layer][key/value head][row].
+  // The state of KVM layers after the last token: [KVM layer][key/value head][row].
   std::vector<std::vector<std::vector<StateRow>>> states;
 };
 
@@ -32,6 +32,11 @@ struct KvmTrace {
 Rows Attention(const AttentionSpec& spec, TableType table, const Weights& weights, const Rows& x, const Rows& anchor);
 Rows Kvm(const KvmSpec& spec, TableType table, const Weights& weights, const Rows& x, const Rows& anchor,
          KvmTrace* trace);
+Rows BlockWindow(const BlockWindowSpec& spec, TableType table, const Weights& weights, const Rows& x,
+                 const Rows& anchor);
+Rows Ovq(const OvqSpec& spec, const Weights& weights, const Rows& x, const Rows& anchor, KvmTrace* trace);
+Rows GatedDeltaNet(const GatedDeltaNetSpec& spec, const Weights& weights, const Rows& x);
+Rows KimiDelta(const KimiDeltaSpec& spec, const Weights& weights, const Rows& x);
 Rows Rwkv7(const Rwkv7Spec& spec, const Weights& weights, const Rows& x, const Rows& anchor);
 
 }  // namespace reference

@@ -21,11 +21,16 @@ Weights LayerWeights(const Weights& weights, int layer) {
 
 bool UsesAnchor(const MixerSpec& mixer) {
   if (mixer.has_rwkv7()) return true;
-  return (mixer.has_kvm() ? mixer.kvm().projections() : mixer.attention().projections()).value_residual() != NONE;
+  if (mixer.has_gated_delta_net() || mixer.has_kimi_delta()) return false;
+  if (mixer.has_kvm()) return mixer.kvm().projections().value_residual() != NONE;
+  if (mixer.has_block_window()) return mixer.block_window().projections().value_residual() != NONE;
+  if (mixer.has_ovq()) return mixer.ovq().projections().value_residual() != NONE;
+  return mixer.attention().projections().value_residual() != NONE;
 }
 
 // The value projection of a layer of this kind, applied to x0, as a value anchor.
 Rows AnchorValues(const MixerSpec& spec, const Weights& weights, const Rows& x0) {
+  if (spec.has_gated_delta_net() || spec.has_kimi_delta()) return Linear(x0, weights, "v_proj");
   if (!spec.has_rwkv7()) return Linear(x0, weights, "c_v");
   if (!spec.rwkv7().token_shift()) return Linear(x0, weights, "value");
   return Linear(ShiftMix(x0, weights.Vector("x_v"), BeforeFirst::kZero), weights, "value");
@@ -44,6 +49,10 @@ Rows Mix(const StackSpec& spec, const MixerSpec& mixer, const Weights& weights, 
          KvmTrace* trace) {
   if (mixer.has_attention()) return Attention(mixer.attention(), spec.rotary_table(), weights, x, anchor);
   if (mixer.has_kvm()) return Kvm(mixer.kvm(), spec.rotary_table(), weights, x, anchor, trace);
+  if (mixer.has_block_window()) return BlockWindow(mixer.block_window(), spec.rotary_table(), weights, x, anchor);
+  if (mixer.has_ovq()) return Ovq(mixer.ovq(), weights, x, anchor, trace);
+  if (mixer.has_gated_delta_net()) return GatedDeltaNet(mixer.gated_delta_net(), weights, x);
+  if (mixer.has_kimi_delta()) return KimiDelta(mixer.kimi_delta(), weights, x);
   return Rwkv7(mixer.rwkv7(), weights, x, anchor);
 }
 

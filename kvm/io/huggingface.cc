@@ -8,6 +8,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "kvm/io/delta_net_config.h"
 #include "kvm/io/json_fields.h"
 #include "kvm/model/stack_problems.h"
 #include "kvm/model/stack_spec.h"
@@ -50,6 +51,14 @@ constexpr const char* kKnownKeys[] = {
     "num_attention_heads",
     "num_hidden_layers",
     "num_key_value_heads",
+    "ovq_chunk_size",
+    "ovq_max_centroids",
+    "ovq_normalize_centroids",
+    "ovq_token_shift_mode",
+    "ovq_use_counts_for_lr_only",
+    "ovq_use_delta_rule",
+    "ovq_use_min_state_size",
+    "ovq_value_residual_mode",
     "residual_scale",
     "rope_partial_dim",
     "rope_table_dtype",
@@ -76,9 +85,7 @@ constexpr const char* kKnownKeys[] = {
 
 bool IsKnownKey(const std::string& key) {
   if (std::find(std::begin(kKnownKeys), std::end(kKnownKeys), key) != std::end(kKnownKeys)) return true;
-  // Those of other mixers; ovq_window_size alone is not read by its own.
-  return (absl::StartsWith(key, "ovq_") && key != "ovq_window_size") || absl::StartsWith(key, "kda_") ||
-         absl::StartsWith(key, "gated_deltanet_");
+  return IsDeltaNetKey(key);
 }
 
 ValueResidual ReadValueResidual(const std::string& kind, JsonFields* fields) {
@@ -162,6 +169,27 @@ KvmSpec ReadKvm(const std::string& rope, JsonFields* fields) {
   return spec;
 }
 
+BlockWindowSpec ReadBlockWindow(const std::string& rope, JsonFields* fields) {
+  BlockWindowSpec spec;
+  *spec.mutable_projections() = ReadProjections("gptalpha", rope, fields);
+  spec.set_chunk_len(fields->Whole("chunk_len", 256));
+  spec.set_window_chunks(fields->Whole("n_bswa_chunks", 2));
+  spec.set_num_sinks(fields->Whole("sink_len", 1));
+  return spec;
+}
+
+OvqSpec ReadOvq(const std::string& rope, JsonFields* fields) {
+  OvqSpec spec;
+  *spec.mutable_projections() = ReadProjections("ovq", rope, fields);
+  spec.set_chunk_len(fields->Whole("ovq_chunk_size", 128));
+  spec.set_max_centroids(fields->Whole("ovq_max_centroids", 2048));
+  spec.set_grow_linearly(fields->Flag("ovq_use_min_state_size", false));
+  spec.set_counts_for_rate_only(fields->Flag("ovq_use_counts_for_lr_only", false));
+  spec.set_delta_rule(fields->Flag("ovq_use_delta_rule", false));
+  spec.set_normalize_centroids(fields->Flag("ovq_normalize_centroids", false));
+  return spec;
+}
+
 // The mixer that `key` names. `rope` is the prefix of the rotary keys of its layers.
 MixerSpec ReadMixer(const std::string& name, const std::string& key, const std::string& default_kind,
                     const std::string& rope, JsonFields* fields) {
@@ -181,16 +209,28 @@ MixerSpec ReadMixer(const std::string& name, const std::string& key, const std::
   } else if (kind == "rwkv7") {
     mixer.mutable_rwkv7()->set_num_heads(fields->Whole("num_attention_heads", 6));
     mixer.mutable_rwkv7()->set_token_shift(fields->Flag("use_tokenshift_att", false));
-  } else if (kind == "gptalpha_bswa" || kind == "ovq" || kind == "gated_deltanet" || kind == "kda") {
-    fields->AddProblem(key, absl::StrCat("one of gptalpha, swa, kvm, rwkv7; mixer ", kind, " is not offered yet"));
+  } else if (kind == "gptalpha_bswa") {
+    *mixer.mutable_block_window() = ReadBlockWindow(rope, fields);
+  } else if (kind == "ovq") {
+    *mixer.mutable_ovq() = ReadOvq(rope, fields);
+  } else if (kind == "gated_deltanet") {
+    *mixer.mutable_gated_delta_net() = ReadGatedDeltaNet(fields);
+  } else if (kind == "kda") {
+    *mixer.mutable_kimi_delta() = ReadKimiDelta(fields);
   } else {
-    fields->AddProblem(key, "one of gptalpha, swa, kvm, rwkv7");
+    fields->AddProblem(key, "one of gptalpha, gptalpha_bswa, swa, kvm, ovq, rwkv7, gated_deltanet, kda");
   }
   return mixer;
 }
 
-// Fields of StackSpec and the keys of config.json that they come from, where names differ.
+// Fields of StackSpec, or the ends of their paths, and the keys of config.json that they come from, where names differ.
 constexpr std::pair<absl::string_view, absl::string_view> kConfigKeys[] = {
+    {"gated_delta_net.qk_head_dim", "gated_deltanet_expand_k"},
+    {"gated_delta_net.v_head_dim", "gated_deltanet_expand_v"},
+    {"gated_delta_net.convolution.size", "gated_deltanet_conv_size"},
+    {"kimi_delta.qk_head_dim", "kda_expand_k"},
+    {"kimi_delta.v_head_dim", "kda_expand_v"},
+    {"kimi_delta.convolution.size", "kda_conv_size"},
     {"width", "hidden_size"},
     {"mlp_expansion", "ffn_expansion"},
     {"skip_connections", "use_skip_connections"},
@@ -211,14 +251,16 @@ constexpr std::pair<absl::string_view, absl::string_view> kConfigKeys[] = {
     {"min_rows", "state_min_len"},
     {"max_chunks", "n_max_d_chunks"},
     {"value_anchor", "alt_share_v0"},
+    {"ovq.chunk_len", "ovq_chunk_size"},
+    {"max_centroids", "ovq_max_centroids"},
 };
 
 // The key of config.json that a field of the spec came from.
 std::string ConfigKey(const StackSpec& spec, const std::string& path) {
-  const std::string last = path.substr(path.rfind('.') + 1);
-  std::string key = last.substr(0, last.find(' '));  // "qk_head_dim times num_heads"
+  const std::string whole = path.substr(0, path.find(' '));  // "qk_head_dim times num_heads"
+  std::string key = whole.substr(whole.rfind('.') + 1);
   for (const auto& [field, config_key] : kConfigKeys) {
-    if (key == field) {
+    if (whole == field || absl::EndsWith(whole, absl::StrCat(".", field))) {
       key = std::string(config_key);
       break;
     }
@@ -263,6 +305,14 @@ StackSpec ReadStack(JsonFields* fields) {
   return spec;
 }
 
+// The projections of a mixer that HasProjections.
+ProjectionSpec* MutableProjections(MixerSpec* mixer) {
+  if (mixer->has_kvm()) return mixer->mutable_kvm()->mutable_projections();
+  if (mixer->has_block_window()) return mixer->mutable_block_window()->mutable_projections();
+  if (mixer->has_ovq()) return mixer->mutable_ovq()->mutable_projections();
+  return mixer->mutable_attention()->mutable_projections();
+}
+
 // The first extent of a matrix [rank, D]; 0 when there is no such matrix.
 int32_t RankOf(const WeightSource& weights, const std::string& name) {
   const TensorView* tensor = weights.Find(name);
@@ -302,10 +352,8 @@ void AdoptRanks(const WeightSource& weights, StackSpec* spec) {
       if (rank("a1") > 0) rwkv7.set_in_context_rate_rank(rank("a1"));
       if (rank("v1") > 0) rwkv7.set_value_rank(rank("v1"));
       if (rank("g1") > 0) rwkv7.set_gate_rank(rank("g1"));
-    } else if (rank("v_gate1") > 0) {
-      ProjectionSpec& projections = mixer.has_kvm() ? *mixer.mutable_kvm()->mutable_projections()
-                                                    : *mixer.mutable_attention()->mutable_projections();
-      projections.set_value_gate_rank(rank("v_gate1"));
+    } else if (HasProjections(mixer) && rank("v_gate1") > 0) {
+      MutableProjections(&mixer)->set_value_gate_rank(rank("v_gate1"));
     }
   }
 }

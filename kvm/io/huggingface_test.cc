@@ -57,7 +57,7 @@ TEST(ParseHuggingFaceConfig, GoldenStacksHaveTheirWeights) {
     const absl::StatusOr<StackSpec> again = ParseStackSpec(FormatStackSpec(config.spec), folder);
     EXPECT_TRUE(again.ok()) << again.status();
   }
-  EXPECT_GE(folders, 19);
+  EXPECT_GE(folders, 22);
 }
 
 TEST(ParseHuggingFaceConfig, ReadsAHybrid) {
@@ -162,6 +162,49 @@ TEST(ParseHuggingFaceConfig, ResidualAndShiftModesGoByTheMixersKind) {
   EXPECT_EQ(spec.mixers(1).attention().projections().value_residual(), NONE);
 }
 
+TEST(ParseHuggingFaceConfig, ReadsBlockWindows) {
+  const std::string modes = R"(, "gptalpha_value_residual_mode": "linear", "use_tokenshift_att": 1)";
+  const BlockWindowSpec defaults = Parse(R"(, "token_mixer": "gptalpha_bswa")").spec.mixers(0).block_window();
+  EXPECT_EQ(defaults.chunk_len(), 256);
+  EXPECT_EQ(defaults.window_chunks(), 2);
+  EXPECT_EQ(defaults.num_sinks(), 1);
+  const std::string sizes = R"(, "chunk_len": 64, "n_bswa_chunks": 3, "sink_len": 100)";
+  const BlockWindowSpec spec =
+      Parse(R"(, "token_mixer": "gptalpha_bswa")" + sizes + modes).spec.mixers(0).block_window();
+  EXPECT_EQ(spec.chunk_len(), 64);
+  EXPECT_EQ(spec.window_chunks(), 3);
+  EXPECT_EQ(spec.num_sinks(), 100);
+  EXPECT_EQ(spec.projections().value_residual(), LINEAR);
+  EXPECT_TRUE(spec.projections().token_shift());
+}
+
+TEST(ParseHuggingFaceConfig, ReadsOvq) {
+  const OvqSpec defaults = Parse(R"(, "token_mixer": "ovq")").spec.mixers(0).ovq();
+  EXPECT_EQ(defaults.chunk_len(), 128);
+  EXPECT_EQ(defaults.max_centroids(), 2048);
+  EXPECT_FALSE(defaults.grow_linearly() || defaults.counts_for_rate_only() || defaults.delta_rule() ||
+               defaults.normalize_centroids());
+  EXPECT_EQ(defaults.projections().value_residual(), RWKV);
+  // Each flag by itself; the heads are too narrow for the default rotary channels, which are not used.
+  const char* flags[] = {"ovq_use_min_state_size", "ovq_use_counts_for_lr_only", "ovq_use_delta_rule",
+                         "ovq_normalize_centroids"};
+  for (int i = 0; i < 4; ++i) {
+    const OvqSpec spec = Parse(absl::StrCat(R"(, "token_mixer": "ovq", "num_attention_heads": 24, "chunk_len": 7,
+                                               "ovq_chunk_size": 16, "ovq_max_centroids": 99, "use_tokenshift_att": 1,
+                                               "ovq_token_shift_mode": "none", ")",
+                                            flags[i], "\": 1"))
+                             .spec.mixers(0)
+                             .ovq();
+    EXPECT_EQ(spec.chunk_len(), 16);
+    EXPECT_EQ(spec.max_centroids(), 99);
+    EXPECT_FALSE(spec.projections().token_shift());
+    EXPECT_EQ(spec.grow_linearly(), i == 0);
+    EXPECT_EQ(spec.counts_for_rate_only(), i == 1);
+    EXPECT_EQ(spec.delta_rule(), i == 2);
+    EXPECT_EQ(spec.normalize_centroids(), i == 3);
+  }
+}
+
 TEST(ParseHuggingFaceConfig, HeadSizesOverrideEachOther) {
   const auto sizes = [](const std::string& fields) {
     return ResolveHeads(Parse(R"(, "token_mixer": "gptalpha", "rope_partial_dim": 2)" + fields)
@@ -222,8 +265,17 @@ TEST(ParseHuggingFaceConfig, RefusesWithTheKeyAtFault) {
       {"alt_rope_partial_dim", R"("alt_layer_every": 2, "alt_rope_partial_dim": 130)"},
       {"alt_rope_theta", R"("alt_layer_every": 2, "alt_rope_theta": -1)"},
       {"token_mixer", R"("token_mixer": "mamba")"},
-      {"token_mixer", R"("token_mixer": "ovq")"},
-      {"alt_token_mixer", R"("alt_layer_every": 2, "alt_token_mixer": "kda")"},
+      {"sink_len", R"("token_mixer": "gptalpha_bswa", "sink_len": -1)"},
+      {"n_bswa_chunks", R"("token_mixer": "gptalpha_bswa", "n_bswa_chunks": 0)"},
+      {"gptalpha_token_shift_mode", R"("token_mixer": "gptalpha_bswa", "gptalpha_token_shift_mode": "linear")"},
+      {"ovq_chunk_size", R"("token_mixer": "ovq", "ovq_chunk_size": 0)"},
+      {"ovq_max_centroids", R"("token_mixer": "ovq", "ovq_max_centroids": 0)"},
+      {"ovq_use_delta_rule", R"("token_mixer": "ovq", "ovq_use_delta_rule": 2)"},
+      {"ovq_value_residual_mode", R"("token_mixer": "ovq", "ovq_value_residual_mode": "learned")"},
+      {"num_key_value_heads", R"("token_mixer": "ovq", "num_key_value_heads": 3)"},
+      {"d_v_head", R"("token_mixer": "ovq", "d_v_head": 64)"},
+      {"d_v_head", R"("token_mixer": "ovq", "d_head": 64)"},
+      {"alt_token_mixer", R"("alt_layer_every": 2, "alt_token_mixer": "mamba")"},
       {"use_tokenshift_ffn", R"("use_tokenshift_ffn": 2)"},
       {"use_skip_connections", R"("use_skip_connections": 1, "num_hidden_layers": 3)"},
       {"kvm_value_residual_mode", R"("kvm_value_residual_mode": "learned")"},
@@ -256,10 +308,9 @@ TEST(ParseHuggingFaceConfig, RefusesWithTheKeyAtFault) {
 }
 
 TEST(ParseHuggingFaceConfig, ListsEveryFieldAtFault) {
-  const std::string message = Refusal(R"(, "token_mixer": "ovq", "vocab_size": "x", "hidden_size": 0)");
+  const std::string message = Refusal(R"(, "token_mixer": "mamba", "vocab_size": "x", "hidden_size": 0)");
   EXPECT_THAT(message, HasSubstr("vocab_size: got \"x\""));
-  EXPECT_THAT(message,
-              HasSubstr("; token_mixer: got \"ovq\", expected one of gptalpha, swa, kvm, rwkv7; mixer ovq is"));
+  EXPECT_THAT(message, HasSubstr("; token_mixer: got \"mamba\", expected one of gptalpha, gptalpha_bswa, swa, "));
   EXPECT_THAT(message, HasSubstr("; hidden_size: got 0"));
 }
 
@@ -305,6 +356,15 @@ TEST(AdoptRanks, TakesThemFromTheFirstLayerOfEachMixer) {
   EXPECT_EQ(ranks.value, 5);
   EXPECT_EQ(ranks.gate, 6);
   EXPECT_EQ(spec.mixers(0).kvm().projections().value_gate_rank(), 7);
+}
+
+TEST(AdoptRanks, KnowsAllAttentionStyleMixers) {
+  StackSpec spec = Parse(R"(, "token_mixer": "ovq", "alt_token_mixer": "gptalpha_bswa", "alt_layer_every": 2)").spec;
+  AdoptRanks(ShapesOnly({{"transformer.h.0.attn.v_gate1.weight", {7, 768}},
+                         {"transformer.h.1.attn.v_gate1.weight", {9, 768}}}),
+             &spec);
+  EXPECT_EQ(spec.mixers(0).ovq().projections().value_gate_rank(), 9);
+  EXPECT_EQ(spec.mixers(1).block_window().projections().value_gate_rank(), 7);
 }
 
 TEST(AdoptRanks, LeavesDefaultsWhereThereIsNoSuchMatrix) {

@@ -26,12 +26,17 @@ inline int64_t KeyPanelOffset(int64_t i, int64_t c, int64_t dim) {
 struct KeyValueSegment {
   const void* keys = nullptr;    // panels of qk_dim channels; lanes past `count` hold finite numbers
   const void* values = nullptr;  // [count, v_dim] rows
-  DType dtype = DType::kF32;     // of both: kF32 or kBF16
+  DType dtype = DType::kF32;     // of both: kF32, kBF16 or kI8
+  // kI8: key i is key_scales[i] times its integers, value i value_scales[i] times its own. [count]
+  const float* key_scales = nullptr;
+  const float* value_scales = nullptr;
   int64_t count = 0;
   // A state segment is seen by every query. In any other one key i has the position first_position + i and is seen
   // by queries at that position and up to `span` − 1 later (see AttentionHead).
   bool is_state = false;
   int64_t first_position = 0;
+  // Added to the scores: one number a key, in memory for whole panels. Null: nothing is added.
+  const float* biases = nullptr;
 };
 
 }  // namespace kvm

@@ -21,7 +21,10 @@ struct SlotRows {
   // Readout rows: LN(key sum) in panels (key_value.h) and the scaled value sum [capacity, v_dim].
   void* readout_keys = nullptr;
   void* readout_values = nullptr;
-  DType readout_dtype = DType::kF32;  // kF32 or kBF16
+  DType readout_dtype = DType::kF32;  // kF32, kBF16 or kI8
+  // kI8: what the integers of a row are multiplied with, [capacity] each.
+  float* readout_key_scales = nullptr;
+  float* readout_value_scales = nullptr;
 };
 
 }  // namespace kvm

@@ -13,8 +13,11 @@
 #include "kvm/kernels/cpu/norms.h"
 #include "kvm/model/mixer.h"
 #include "kvm/model/mixers/attention_mixer.h"
+#include "kvm/model/mixers/block_window_mixer.h"
+#include "kvm/model/mixers/delta_net_mixer.h"
 #include "kvm/model/mixers/kvm_mixer.h"
 #include "kvm/model/mixers/layer_weights.h"
+#include "kvm/model/mixers/ovq_mixer.h"
 #include "kvm/model/mixers/row_blocks.h"
 #include "kvm/model/mixers/rwkv7_mixer.h"
 #include "kvm/model/parameters.h"
@@ -59,14 +62,23 @@ struct Piece {
 };
 
 std::unique_ptr<Mixer> NewMixer(const MixerSpec& spec, const StackSpec& stack, const LayerWeights& weights,
-                                DType state) {
+                                const ModelOptions& options) {
+  const DType state = spec.has_kvm() ? options.state : WindowDType(options.state);
   switch (spec.kind_case()) {
     case MixerSpec::kAttention:
       return NewAttentionMixer(spec.attention(), stack.width(), stack.rotary_table(), weights, state);
     case MixerSpec::kKvm:
       return NewKvmMixer(spec.kvm(), stack.width(), stack.rotary_table(), weights, state);
     case MixerSpec::kRwkv7:
-      return NewRwkv7Mixer(spec.rwkv7(), stack.width(), weights);
+      return NewRwkv7Mixer(spec.rwkv7(), stack.width(), weights, options.chunked_recurrences);
+    case MixerSpec::kBlockWindow:
+      return NewBlockWindowMixer(spec.block_window(), stack.width(), stack.rotary_table(), weights, state);
+    case MixerSpec::kOvq:
+      return NewOvqMixer(spec.ovq(), stack.width(), weights, state);
+    case MixerSpec::kGatedDeltaNet:
+      return NewGatedDeltaNetMixer(spec.gated_delta_net(), stack.width(), weights, options.chunked_recurrences);
+    case MixerSpec::kKimiDelta:
+      return NewKimiDeltaMixer(spec.kimi_delta(), stack.width(), weights, options.chunked_recurrences);
     case MixerSpec::KIND_NOT_SET:
       break;
   }
@@ -142,8 +154,9 @@ absl::StatusOr<std::unique_ptr<LanguageModel>> LanguageModel::Create(const Stack
                                                                      const ModelOptions& options) {
   RETURN_IF_ERROR(ValidateStack(spec));
   RETURN_IF_ERROR(CheckWeights(spec, weights));
-  if (options.state != DType::kF32 && options.state != DType::kBF16) {
-    return absl::InvalidArgumentError(absl::StrCat("state dtype: got ", Name(options.state), ", expected F32 or BF16"));
+  if (options.state != DType::kF32 && options.state != DType::kBF16 && options.state != DType::kI8) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("state dtype: got ", Name(options.state), ", expected F32, BF16 or I8"));
   }
   auto impl = std::make_unique<Impl>();
   impl->spec = spec;
@@ -162,7 +175,7 @@ absl::StatusOr<std::unique_ptr<LanguageModel>> LanguageModel::Create(const Stack
     layer.ln_attn = LayerNormWeights(block, "ln_attn");
     layer.ln_mlp = LayerNormWeights(block, "ln_mlp");
     layer.mixer = NewMixer(spec.mixers(MixerIndex(spec, i)), spec,
-                           LayerWeights(weights, prefix + "attn.", options.weights), options.state);
+                           LayerWeights(weights, prefix + "attn.", options.weights), options);
     layer.c_fc = block.Matrix("mlp.c_fc.weight");
     layer.c_proj = block.Matrix("mlp.c_proj.weight");
     if (spec.mlp_token_shift()) layer.mlp_x_k = block.Vector("mlp.x_k");

@@ -56,7 +56,7 @@ class LanguageModel {
   // Extends every sequence by its tokens and computes the logits asked for. InvalidArgument, before any sequence is
   // changed, for token ids outside the vocabulary, logits of a wrong shape, a state of another stack, or one that is
   // named twice. The results of a sequence are the same bits however its tokens are cut into calls, whatever other
-  // sequences are in the batch, and for any number of threads.
+  // sequences are in the batch, and for any number of threads (but see ModelOptions::chunked_recurrences).
   absl::Status Extend(absl::Span<const SequenceInput> batch, ExecutionContext& context) const;
   absl::Status Extend(absl::Span<const SequenceInput> batch, ExecutionContext& context, HiddenObserver observer) const;
 

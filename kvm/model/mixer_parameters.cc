@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "absl/strings/str_cat.h"
+#include "kvm/model/delta_net_parameters.h"
 #include "kvm/model/stack_spec.h"
 
 namespace kvm {
@@ -46,9 +47,9 @@ Initialization ValueGateBias(int64_t n) {
   return Initialization::Values([n](int64_t i) { return 0.73 - 0.4 * Centered(i, n); });
 }
 
-// What all attention-style mixers begin and end with.
-void AppendProjectionParameters(const ProjectionSpec& spec, const LayerPlace& place, const std::string& prefix,
-                                std::vector<Parameter>* parameters) {
+// What all attention-style mixers begin and end with; norms of queries and keys if `head_norms`.
+void AppendProjectionParameters(const ProjectionSpec& spec, bool head_norms, const LayerPlace& place,
+                                const std::string& prefix, std::vector<Parameter>* parameters) {
   const int64_t width = place.width;
   const HeadSizes heads = ResolveHeads(spec, width);
   const int64_t queries = heads.num_heads * heads.qk_dim;
@@ -58,8 +59,10 @@ void AppendProjectionParameters(const ProjectionSpec& spec, const LayerPlace& pl
   AppendMatrix(prefix + "c_k", keys, width, 1, parameters);
   AppendMatrix(prefix + "c_v", values, width, 1, parameters);
   AppendBlockOutput(prefix + "c_proj", width, heads.num_heads * heads.v_dim, parameters);
-  AppendNorm(prefix + "ln_q", heads.qk_dim, parameters);
-  AppendNorm(prefix + "ln_k", heads.qk_dim, parameters);
+  if (head_norms) {
+    AppendNorm(prefix + "ln_q", heads.qk_dim, parameters);
+    AppendNorm(prefix + "ln_k", heads.qk_dim, parameters);
+  }
 
   const bool gated_after_shift = spec.value_residual() == RWKV_POST_TOKEN_SHIFT;
   if (spec.token_shift()) {
@@ -97,12 +100,12 @@ void AppendNorm(const std::string& name, int64_t dim, std::vector<Parameter>* pa
 
 void AppendAttentionParameters(const AttentionSpec& spec, const LayerPlace& place, const std::string& prefix,
                                std::vector<Parameter>* parameters) {
-  AppendProjectionParameters(spec.projections(), place, prefix, parameters);
+  AppendProjectionParameters(spec.projections(), /*head_norms=*/true, place, prefix, parameters);
 }
 
 void AppendKvmParameters(const KvmSpec& spec, const LayerPlace& place, const std::string& prefix,
                          std::vector<Parameter>* parameters) {
-  AppendProjectionParameters(spec.projections(), place, prefix, parameters);
+  AppendProjectionParameters(spec.projections(), /*head_norms=*/true, place, prefix, parameters);
   const HeadSizes heads = ResolveHeads(spec.projections(), place.width);
   AppendNorm(prefix + "ln_s_k", heads.qk_dim, parameters);
   if (spec.gate_keys() || spec.gate_values()) {
@@ -159,6 +162,17 @@ void AppendRwkv7Parameters(const Rwkv7Spec& spec, const LayerPlace& place, const
   AppendVector(prefix + "ln_x.bias", {width}, Initialization::Fill(0), parameters);
 }
 
+void AppendBlockWindowParameters(const BlockWindowSpec& spec, const LayerPlace& place, const std::string& prefix,
+                                 std::vector<Parameter>* parameters) {
+  AppendProjectionParameters(spec.projections(), /*head_norms=*/true, place, prefix, parameters);
+}
+
+void AppendOvqParameters(const OvqSpec& spec, const LayerPlace& place, const std::string& prefix,
+                         std::vector<Parameter>* parameters) {
+  AppendProjectionParameters(spec.projections(), /*head_norms=*/false, place, prefix, parameters);
+  AppendVector(prefix + "beta", {spec.projections().num_heads()}, Initialization::Fill(1), parameters);
+}
+
 void AppendMixerParameters(const MixerSpec& spec, const LayerPlace& place, const std::string& prefix,
                            std::vector<Parameter>* parameters) {
   switch (spec.kind_case()) {
@@ -168,13 +182,21 @@ void AppendMixerParameters(const MixerSpec& spec, const LayerPlace& place, const
       return AppendKvmParameters(spec.kvm(), place, prefix, parameters);
     case MixerSpec::kRwkv7:
       return AppendRwkv7Parameters(spec.rwkv7(), place, prefix, parameters);
+    case MixerSpec::kBlockWindow:
+      return AppendBlockWindowParameters(spec.block_window(), place, prefix, parameters);
+    case MixerSpec::kOvq:
+      return AppendOvqParameters(spec.ovq(), place, prefix, parameters);
+    case MixerSpec::kGatedDeltaNet:
+      return AppendGatedDeltaNetParameters(spec.gated_delta_net(), place, prefix, parameters);
+    case MixerSpec::kKimiDelta:
+      return AppendKimiDeltaParameters(spec.kimi_delta(), place, prefix, parameters);
     case MixerSpec::KIND_NOT_SET:
       return;
   }
 }
 
 std::vector<std::string> UnreadTensors(const MixerSpec& spec, int64_t width, const std::string& prefix) {
-  if (spec.has_rwkv7()) return {};
+  if (!HasProjections(spec)) return {};
   const ProjectionSpec& projections = Projections(spec);
   if (projections.token_shift()) return {};
   const bool read = projections.value_residual() == RWKV_POST_TOKEN_SHIFT && ValueWidth(spec, width) == width;

@@ -14,7 +14,8 @@
 //                  w0 = −6 + 6·(i/(D−1))^(1 + (l/(L−1))^0.3) + 0.5 + 2.5·z|z|;  a0 = −0.19 + 0.3·z|z| + 0.4·s
 //                  k_k = 0.71 − 0.1·s;  k_a = 1.02;  r_k = −0.04;  ln_x.weight = ((l + 1)/L)^0.7
 //   merge gate     key_weighting zero, so that g = 1
-//   temperatures 1, norms' weights 1 and biases 0
+//   temperatures and beta 1, norms' weights 1 and biases 0
+//   delta rules    see delta_net_parameters.h
 
 #include <cstdint>
 #include <string>
@@ -39,6 +40,10 @@ void AppendKvmParameters(const KvmSpec& spec, const LayerPlace& place, const std
                          std::vector<Parameter>* parameters);
 void AppendRwkv7Parameters(const Rwkv7Spec& spec, const LayerPlace& place, const std::string& prefix,
                            std::vector<Parameter>* parameters);
+void AppendBlockWindowParameters(const BlockWindowSpec& spec, const LayerPlace& place, const std::string& prefix,
+                                 std::vector<Parameter>* parameters);
+void AppendOvqParameters(const OvqSpec& spec, const LayerPlace& place, const std::string& prefix,
+                         std::vector<Parameter>* parameters);
 void AppendMixerParameters(const MixerSpec& spec, const LayerPlace& place, const std::string& prefix,
                            std::vector<Parameter>* parameters);
 

@@ -14,8 +14,16 @@ enum class WeightType {
 
 struct ModelOptions {
   WeightType weights = WeightType::kAsStored;
-  DType state = DType::kF32;  // of readout rows and windows: kF32 or kBF16
+  DType state = DType::kF32;  // of readout rows and windows: kF32, kBF16, or kI8 for rows of integers
+  // Linear recurrences (RWKV-7, delta rules) take long pieces of a prompt in chunks, as products of matrices. Given up
+  // for it: results are the same up to rounding, no longer to the bit, however tokens are cut into calls and whatever
+  // other sequences are in a batch. The number of threads still changes no bit, nor does a token what comes before it.
+  bool chunked_recurrences = false;
 };
+
+// The dtype of windows and caches of uncompressed keys and values beside state rows of dtype `state`: integers are for
+// rows, which every query reads and which are many; what is still to be merged stays precise.
+inline DType WindowDType(DType state) { return state == DType::kI8 ? DType::kBF16 : state; }
 
 }  // namespace kvm
 

@@ -68,6 +68,21 @@ class FakeWeights : public WeightSource {
 
 constexpr char kPrefix[] = "transformer.h.0.attn.";
 
+TEST(StackParameters, BlockWindowsHaveThoseOfAttention) {
+  const std::string projections = "{ projections { num_heads: 4 num_kv_heads: 2 rotary_dim: 2 token_shift: true } }";
+  EXPECT_EQ(Shapes(OneLayer("block_window " + projections)), Shapes(OneLayer("attention " + projections)));
+}
+
+TEST(StackParameters, OvqHasBetaAndNoHeadNorms) {
+  auto expected = Shapes(OneLayer("attention { projections { num_heads: 4 rotary_dim: 2 token_shift: true } }"));
+  const std::string p = kPrefix;
+  for (const char* norm : {"ln_q.weight", "ln_q.bias", "ln_k.weight", "ln_k.bias"}) expected.erase(p + norm);
+  expected[p + "beta"] = {4};
+  const StackSpec spec = OneLayer("ovq { projections { num_heads: 4 token_shift: true } }");
+  EXPECT_EQ(Shapes(spec), expected);
+  EXPECT_EQ(Named(StackParameters(spec), p + "beta").initialization.scale, 1);
+}
+
 TEST(StackParameters, GroupedHeadsWithDifferentSizes) {
   const auto shapes = Shapes(OneLayer(
       "kvm { projections { num_heads: 4 num_kv_heads: 2 qk_head_dim: 6 v_head_dim: 10 rotary_dim: 2 token_shift: true "

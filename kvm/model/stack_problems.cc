@@ -2,10 +2,12 @@
 
 #include <cmath>
 #include <cstdint>
+#include <limits>
 #include <set>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "kvm/model/delta_net_spec.h"
 #include "kvm/model/stack_spec.h"
 
 namespace kvm {
@@ -60,7 +62,30 @@ std::string KnownMixers(const StackSpec& spec) {
                        : absl::StrCat("the name of a mixer: ", absl::StrJoin(names, ", "));
 }
 
-void CheckProjections(const ProjectionSpec& spec, int64_t width, bool is_kvm, const std::string& path, Checker* check) {
+// What a mixer does with the rotary fields of its projections.
+enum class RotaryUse { kAnyChannels, kNotAllChannels, kNone };
+
+void CheckRotary(const ProjectionSpec& spec, RotaryUse use, bool sizes_known, int64_t width, const std::string& path,
+                 Checker* check) {
+  if (use == RotaryUse::kNone) return;
+  const std::string field = absl::StrCat(path, ".rotary_dim"), got = absl::StrCat(spec.rotary_dim());
+  const bool dim_known = check->Whole(field, spec.rotary_dim(), 0);
+  if (dim_known && spec.rotary_dim() % 2 != 0) check->Add(field, got, "an even number");
+  if (dim_known && sizes_known && width >= 1) {
+    const int64_t channels = ResolveHeads(spec, width).qk_dim;
+    if (spec.rotary_dim() > channels) {
+      check->Add(field, got, absl::StrCat("at most the ", channels, " channels of a head"));
+    } else if (use == RotaryUse::kNotAllChannels && spec.rotary_dim() == channels) {
+      check->Add(field, got,
+                 absl::StrCat("less than the ", channels,
+                              " channels of a head, as state keys hold only channels without rotary embedding"));
+    }
+  }
+  check->Above(absl::StrCat(path, ".rotary_theta"), spec.rotary_theta(), 0, 1e30);
+}
+
+void CheckProjections(const ProjectionSpec& spec, int64_t width, RotaryUse rotary, const std::string& path,
+                      Checker* check) {
   bool sizes_known = check->Whole(absl::StrCat(path, ".num_heads"), spec.num_heads(), 1);
   if (spec.has_num_kv_heads()) {
     if (!check->Whole(absl::StrCat(path, ".num_kv_heads"), spec.num_kv_heads(), 1)) {
@@ -83,24 +108,12 @@ void CheckProjections(const ProjectionSpec& spec, int64_t width, bool is_kvm, co
     sizes_known = false;
   }
 
-  const bool rotary_known = check->Whole(absl::StrCat(path, ".rotary_dim"), spec.rotary_dim(), 0);
-  if (rotary_known && spec.rotary_dim() % 2 != 0) {
-    check->Add(absl::StrCat(path, ".rotary_dim"), absl::StrCat(spec.rotary_dim()), "an even number");
-  }
   if (sizes_known && width >= 1) {
     const HeadSizes heads = ResolveHeads(spec, width);
     check->Whole(absl::StrCat(path, ".qk_head_dim times num_heads"), heads.num_heads * heads.qk_dim, 1);
     check->Whole(absl::StrCat(path, ".v_head_dim times num_heads"), heads.num_heads * heads.v_dim, 1);
-    if (rotary_known && spec.rotary_dim() > heads.qk_dim) {
-      check->Add(absl::StrCat(path, ".rotary_dim"), absl::StrCat(spec.rotary_dim()),
-                 absl::StrCat("at most the ", heads.qk_dim, " channels of a head"));
-    } else if (rotary_known && is_kvm && spec.rotary_dim() == heads.qk_dim) {
-      check->Add(absl::StrCat(path, ".rotary_dim"), absl::StrCat(spec.rotary_dim()),
-                 absl::StrCat("less than the ", heads.qk_dim,
-                              " channels of a head, as state keys hold only channels without rotary embedding"));
-    }
   }
-  check->Above(absl::StrCat(path, ".rotary_theta"), spec.rotary_theta(), 0, 1e30);
+  CheckRotary(spec, rotary, sizes_known, width, path, check);
   if (spec.has_value_gate_rank()) check->Whole(absl::StrCat(path, ".value_gate_rank"), spec.value_gate_rank(), 1);
 }
 
@@ -117,10 +130,48 @@ void CheckBudget(const BudgetSpec& spec, const std::string& path, Checker* check
   check->Whole(absl::StrCat(path, ".round_down"), spec.round_down(), 1);
   check->Whole(absl::StrCat(path, ".min_rows"), spec.min_rows(), -1);
   check->Whole(absl::StrCat(path, ".max_chunks"), spec.max_chunks(), 1);
+  if (std::isnan(spec.append_below())) {
+    check->Add(absl::StrCat(path, ".append_below"), absl::StrCat(spec.append_below()), "a number, inf or -inf");
+  }
+}
+
+// The budget of all heads, or one of each.
+void CheckBudgets(const KvmSpec& spec, const std::string& path, Checker* check) {
+  if (spec.head_budgets().empty()) {
+    CheckBudget(spec.budget(), absl::StrCat(path, ".budget"), check);
+    return;
+  }
+  const std::string heads_path = absl::StrCat(path, ".head_budgets");
+  const ProjectionSpec& projections = spec.projections();
+  const int32_t heads = projections.has_num_kv_heads() ? projections.num_kv_heads() : projections.num_heads();
+  if (spec.head_budgets_size() != heads) {
+    check->Add(heads_path, absl::StrCat(spec.head_budgets_size(), " budgets"),
+               absl::StrCat("none, or one for each of the ", heads, " key/value heads"));
+  }
+  if (spec.has_budget()) {
+    check->Add(heads_path, "budgets of heads beside one of all", "either budget or head_budgets");
+  }
+  for (int i = 0; i < spec.head_budgets_size(); ++i) {
+    CheckBudget(spec.head_budgets(i), absl::StrCat(heads_path, "[", i, "]"), check);
+  }
+}
+
+void CheckMerges(const KvmSpec& spec, const std::string& path, Checker* check) {
+  // A mean counts its tokens as whole ones.
+  const std::string whole_tokens = ", as use_radius is false";
+  const auto fraction = [&](const std::string& field, double value, double neutral) {
+    if (!(value >= 0 && value <= 1)) {
+      check->Add(absl::StrCat(path, field), absl::StrCat(value), "a number from 0 to 1");
+    } else if (!spec.use_radius() && value != neutral) {
+      check->Add(absl::StrCat(path, field), absl::StrCat(value), absl::StrCat(neutral, whole_tokens));
+    }
+  };
+  fraction(".second_merge", spec.second_merge(), 0);
+  fraction(".merge_decay", spec.merge_decay(), 1);
 }
 
 void CheckKvm(const KvmSpec& spec, int64_t width, const std::string& path, Checker* check) {
-  CheckProjections(spec.projections(), width, /*is_kvm=*/true, absl::StrCat(path, ".projections"), check);
+  CheckProjections(spec.projections(), width, RotaryUse::kNotAllChannels, absl::StrCat(path, ".projections"), check);
   const size_t problems_before = check->count();
   check->Whole(absl::StrCat(path, ".chunk_len"), spec.chunk_len(), 1);
   check->Whole(absl::StrCat(path, ".window_chunks"), spec.window_chunks(), 1);
@@ -129,16 +180,52 @@ void CheckKvm(const KvmSpec& spec, int64_t width, const std::string& path, Check
     check->Add(absl::StrCat(path, ".num_sinks"), absl::StrCat(spec.num_sinks()),
                absl::StrCat("at most chunk_len (", spec.chunk_len(), ")"));
   }
-  CheckBudget(spec.budget(), absl::StrCat(path, ".budget"), check);
+  CheckBudgets(spec, path, check);
+  CheckMerges(spec, path, check);
   if (check->count() != problems_before || spec.num_sinks() != spec.chunk_len()) return;
   // The first chunk is all sinks, so the first update must append a row that merges can go to.
   const int64_t chunk = spec.chunk_len();
   const int64_t first_context = chunk + chunk * spec.window_chunks();
-  if (TargetRows(ToSlotBudget(spec.budget()), first_context, 2 * chunk, chunk, chunk) == chunk) {
+  std::vector<BudgetSpec> budgets(spec.head_budgets().begin(), spec.head_budgets().end());
+  if (budgets.empty()) budgets.push_back(spec.budget());
+  for (const BudgetSpec& budget_spec : budgets) {
+    const SlotBudget budget = ToSlotBudget(budget_spec);
+    const bool always_appends = budget.append_below == std::numeric_limits<double>::infinity();
+    if (always_appends && TargetRows(budget, first_context, 2 * chunk, chunk, chunk) > chunk) continue;
     check->Add(absl::StrCat(path, ".num_sinks"), absl::StrCat(spec.num_sinks()),
                absl::StrCat("less than chunk_len (", chunk,
                             "), or a budget that adds a row at the first update: no row could take a merge"));
+    return;
   }
+}
+
+void CheckBlockWindow(const BlockWindowSpec& spec, int64_t width, const std::string& path, Checker* check) {
+  CheckProjections(spec.projections(), width, RotaryUse::kAnyChannels, absl::StrCat(path, ".projections"), check);
+  check->Whole(absl::StrCat(path, ".chunk_len"), spec.chunk_len(), 1);
+  check->Whole(absl::StrCat(path, ".window_chunks"), spec.window_chunks(), 1);
+  check->Whole(absl::StrCat(path, ".num_sinks"), spec.num_sinks(), 0);
+}
+
+void CheckOvq(const OvqSpec& spec, int64_t width, const std::string& path, Checker* check) {
+  const std::string projections = absl::StrCat(path, ".projections");
+  const size_t problems_before = check->count();
+  CheckProjections(spec.projections(), width, RotaryUse::kNone, projections, check);
+  if (check->count() == problems_before && width >= 1) {
+    const HeadSizes heads = ResolveHeads(spec.projections(), width);
+    if (heads.num_kv_heads != heads.num_heads) {
+      check->Add(absl::StrCat(projections, ".num_kv_heads"), absl::StrCat(heads.num_kv_heads),
+                 absl::StrCat("the number of heads (", heads.num_heads, "), as ovq has no key/value groups"));
+    }
+    if (heads.v_dim != heads.qk_dim) {
+      check->Add(absl::StrCat(projections, ".v_head_dim"), absl::StrCat(heads.v_dim),
+                 absl::StrCat("qk_head_dim (", heads.qk_dim, ")"));
+    } else if (heads.num_heads * heads.v_dim != width) {
+      check->Add(absl::StrCat(projections, ".v_head_dim times num_heads"), absl::StrCat(heads.num_heads * heads.v_dim),
+                 absl::StrCat("the width (", width, ")"));
+    }
+  }
+  check->Whole(absl::StrCat(path, ".chunk_len"), spec.chunk_len(), 1);
+  check->Whole(absl::StrCat(path, ".max_centroids"), spec.max_centroids(), 1);
 }
 
 void CheckRwkv7(const Rwkv7Spec& spec, int64_t width, const std::string& path, Checker* check) {
@@ -154,6 +241,48 @@ void CheckRwkv7(const Rwkv7Spec& spec, int64_t width, const std::string& path, C
   if (spec.has_gate_rank()) check->Whole(absl::StrCat(path, ".gate_rank"), spec.gate_rank(), 1);
 }
 
+// A gated_delta_net or kimi_delta, whose fields of the same names have the same ranges.
+template <class Spec>
+void CheckDeltaNet(const Spec& spec, int64_t width, const std::string& path, Checker* check) {
+  constexpr int64_t kMaxConvolution = 16;
+  const auto field = [&](const char* name) { return absl::StrCat(path, ".", name); };
+  bool sizes_known = check->Whole(field("num_heads"), spec.num_heads(), 1);
+  if (spec.has_num_value_heads()) {
+    if (!check->Whole(field("num_value_heads"), spec.num_value_heads(), 1)) {
+      sizes_known = false;
+    } else if (sizes_known && spec.num_value_heads() % spec.num_heads() != 0) {
+      check->Add(field("num_value_heads"), absl::StrCat(spec.num_value_heads()),
+                 absl::StrCat("a multiple of the number of heads (", spec.num_heads(), ")"));
+    }
+  }
+  if (spec.has_qk_head_dim()) {
+    sizes_known = check->Whole(field("qk_head_dim"), spec.qk_head_dim(), 1) && sizes_known;
+  } else if (sizes_known && width % spec.num_heads() != 0) {
+    check->Add(field("num_heads"), absl::StrCat(spec.num_heads()),
+               absl::StrCat("a divisor of the width (", width, ") unless qk_head_dim is given"));
+    sizes_known = false;
+  }
+  if (spec.has_v_head_dim()) sizes_known = check->Whole(field("v_head_dim"), spec.v_head_dim(), 1) && sizes_known;
+  if (sizes_known && width >= 1) {
+    const DeltaNetSpec sizes = ResolveDeltaNet(spec, width);
+    check->Whole(field("qk_head_dim times num_heads"), sizes.qk_width(), 1);
+    check->Whole(field("qk_head_dim times num_value_heads"), sizes.num_value_heads * sizes.qk_dim, 1);
+    check->Whole(field("v_head_dim times num_value_heads"), sizes.value_width(), 1);
+  }
+  if (spec.convolution().enabled()) {
+    check->Whole(field("convolution.size"), spec.convolution().size(), 1, kMaxConvolution);
+  }
+  check->Above(field("norm_epsilon"), spec.norm_epsilon(), 1e-30, 1);
+}
+
+void CheckKimiDelta(const KimiDeltaSpec& spec, int64_t width, const std::string& path, Checker* check) {
+  CheckDeltaNet(spec, width, path, check);
+  const double bound = spec.decay_lower_bound();
+  if (spec.has_decay_lower_bound() && !(bound <= -1e-30 && bound >= -1e30)) {
+    check->Add(absl::StrCat(path, ".decay_lower_bound"), absl::StrCat(bound), "a number from -1e+30 to -1e-30");
+  }
+}
+
 void CheckMixers(const StackSpec& spec, Checker* check) {
   std::set<std::string> names;
   for (int i = 0; i < spec.mixers_size(); ++i) {
@@ -166,7 +295,7 @@ void CheckMixers(const StackSpec& spec, Checker* check) {
     }
     switch (mixer.kind_case()) {
       case MixerSpec::kAttention:
-        CheckProjections(mixer.attention().projections(), spec.width(), /*is_kvm=*/false,
+        CheckProjections(mixer.attention().projections(), spec.width(), RotaryUse::kAnyChannels,
                          absl::StrCat(path, ".attention.projections"), check);
         if (mixer.attention().has_window()) {
           check->Whole(absl::StrCat(path, ".attention.window"), mixer.attention().window(), 1);
@@ -178,8 +307,20 @@ void CheckMixers(const StackSpec& spec, Checker* check) {
       case MixerSpec::kRwkv7:
         CheckRwkv7(mixer.rwkv7(), spec.width(), absl::StrCat(path, ".rwkv7"), check);
         break;
+      case MixerSpec::kBlockWindow:
+        CheckBlockWindow(mixer.block_window(), spec.width(), absl::StrCat(path, ".block_window"), check);
+        break;
+      case MixerSpec::kOvq:
+        CheckOvq(mixer.ovq(), spec.width(), absl::StrCat(path, ".ovq"), check);
+        break;
+      case MixerSpec::kGatedDeltaNet:
+        CheckDeltaNet(mixer.gated_delta_net(), spec.width(), absl::StrCat(path, ".gated_delta_net"), check);
+        break;
+      case MixerSpec::kKimiDelta:
+        CheckKimiDelta(mixer.kimi_delta(), spec.width(), absl::StrCat(path, ".kimi_delta"), check);
+        break;
       case MixerSpec::KIND_NOT_SET:
-        check->Add(path, "no kind", "one of attention, kvm, rwkv7");
+        check->Add(path, "no kind", "one of attention, kvm, rwkv7, block_window, ovq, gated_delta_net, kimi_delta");
         break;
     }
   }
@@ -234,6 +375,13 @@ double NumMatrixElements(const StackSpec& spec) {
     if (mixer.has_rwkv7()) {
       const Rwkv7Ranks ranks = ResolveRanks(mixer.rwkv7(), spec.width());
       elements += width * (4.0 * width + 2.0 * (ranks.decay + ranks.in_context_rate + ranks.value + ranks.gate));
+    } else if (IsDeltaNet(mixer)) {
+      const DeltaNetSpec sizes = ResolveDeltaNet(mixer, spec.width());
+      elements += width * (2.0 * sizes.qk_width() + 3.0 * sizes.value_width());
+      if (mixer.has_kimi_delta()) {
+        const double keys = static_cast<double>(sizes.num_value_heads * sizes.qk_dim);
+        elements += static_cast<double>(sizes.v_dim) * (2.0 * width + keys + sizes.value_width());
+      }
     } else {
       const ProjectionSpec& projections = Projections(mixer);
       const HeadSizes heads = ResolveHeads(projections, spec.width());

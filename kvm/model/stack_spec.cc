@@ -8,6 +8,7 @@
 #include "absl/strings/str_join.h"
 #include "google/protobuf/io/tokenizer.h"
 #include "google/protobuf/text_format.h"
+#include "kvm/model/delta_net_spec.h"
 #include "kvm/model/stack_problems.h"
 #include "kvm/status_macros.h"
 
@@ -67,7 +68,7 @@ int MixerIndex(const StackSpec& spec, int layer) {
 }
 
 bool HasValueResidual(const MixerSpec& mixer) {
-  return mixer.has_rwkv7() || Projections(mixer).value_residual() != NONE;
+  return mixer.has_rwkv7() || (HasProjections(mixer) && Projections(mixer).value_residual() != NONE);
 }
 
 int AnchorLayer(const StackSpec& spec, int layer) {
@@ -79,8 +80,13 @@ int AnchorLayer(const StackSpec& spec, int layer) {
 
 int64_t MlpWidth(const StackSpec& spec) { return static_cast<int64_t>(spec.mlp_expansion() * spec.width()) / 32 * 32; }
 
+bool HasProjections(const MixerSpec& mixer) { return !mixer.has_rwkv7() && !IsDeltaNet(mixer); }
+
 const ProjectionSpec& Projections(const MixerSpec& mixer) {
-  return mixer.has_kvm() ? mixer.kvm().projections() : mixer.attention().projections();
+  if (mixer.has_kvm()) return mixer.kvm().projections();
+  if (mixer.has_block_window()) return mixer.block_window().projections();
+  if (mixer.has_ovq()) return mixer.ovq().projections();
+  return mixer.attention().projections();
 }
 
 HeadSizes ResolveHeads(const ProjectionSpec& spec, int64_t width) {
@@ -94,6 +100,7 @@ HeadSizes ResolveHeads(const ProjectionSpec& spec, int64_t width) {
 
 int64_t ValueWidth(const MixerSpec& mixer, int64_t width) {
   if (mixer.has_rwkv7()) return width;
+  if (IsDeltaNet(mixer)) return ResolveDeltaNet(mixer, width).value_width();
   const HeadSizes sizes = ResolveHeads(Projections(mixer), width);
   return sizes.num_kv_heads * sizes.v_dim;
 }
@@ -136,7 +143,17 @@ SlotBudget ToSlotBudget(const BudgetSpec& spec) {
   budget.round_down = spec.round_down();
   budget.min_rows = spec.min_rows();
   budget.max_chunks = spec.max_chunks();
+  budget.append_below = spec.append_below();
   return budget;
+}
+
+std::vector<SlotBudget> ToHeadBudgets(const KvmSpec& spec) {
+  const ProjectionSpec& projections = spec.projections();
+  const int32_t heads = projections.has_num_kv_heads() ? projections.num_kv_heads() : projections.num_heads();
+  if (spec.head_budgets().empty()) return std::vector<SlotBudget>(heads, ToSlotBudget(spec.budget()));
+  std::vector<SlotBudget> budgets;
+  for (const BudgetSpec& budget : spec.head_budgets()) budgets.push_back(ToSlotBudget(budget));
+  return budgets;
 }
 
 }  // namespace kvm

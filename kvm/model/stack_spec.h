@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -36,7 +37,10 @@ bool HasValueResidual(const MixerSpec& mixer);
 
 int64_t MlpWidth(const StackSpec& spec);
 
-// The projections of an attention-style mixer: any kind but rwkv7.
+// Whether a mixer is attention-style: any kind but rwkv7, gated_delta_net and kimi_delta.
+bool HasProjections(const MixerSpec& mixer);
+
+// The projections of an attention-style mixer.
 const ProjectionSpec& Projections(const MixerSpec& mixer);
 
 // The sizes of an attention-style mixer with all defaults filled in.
@@ -64,6 +68,9 @@ struct Rwkv7Ranks {
 Rwkv7Ranks ResolveRanks(const Rwkv7Spec& spec, int64_t width);
 
 SlotBudget ToSlotBudget(const BudgetSpec& spec);
+
+// The budget of every key/value head.
+std::vector<SlotBudget> ToHeadBudgets(const KvmSpec& spec);
 
 }  // namespace kvm
 

@@ -1,9 +1,11 @@
 #include "kvm/model/stack_spec.h"
 
+#include <limits>
 #include <string>
 #include <vector>
 
 #include "gmock/gmock.h"
+#include "google/protobuf/text_format.h"
 #include "gtest/gtest.h"
 
 namespace kvm {
@@ -159,6 +161,37 @@ TEST(ValidateStack, RefusesBadKvmFields) {
       {"budget.round_down", [](KvmSpec& k) { k.mutable_budget()->set_round_down(0); }},
       {"budget.min_rows", [](KvmSpec& k) { k.mutable_budget()->set_min_rows(-2); }},
       {"budget.max_chunks", [](KvmSpec& k) { k.mutable_budget()->set_max_chunks(0); }},
+      {"budget.append_below", [](KvmSpec& k) { k.mutable_budget()->set_append_below(0.0 / 0.0); }},
+      {"head_budgets",
+       [](KvmSpec& k) {
+         k.clear_budget();
+         k.add_head_budgets();
+       }},
+      {"head_budgets",
+       [](KvmSpec& k) {
+         k.add_head_budgets();
+         k.add_head_budgets();
+       }},
+      {"head_budgets[1].max_chunks",
+       [](KvmSpec& k) {
+         k.clear_budget();
+         k.add_head_budgets();
+         k.add_head_budgets()->set_max_chunks(0);
+       }},
+      {"second_merge", [](KvmSpec& k) { k.set_second_merge(-0.1); }},
+      {"second_merge", [](KvmSpec& k) { k.set_second_merge(1.1); }},
+      {"second_merge",
+       [](KvmSpec& k) {
+         k.set_use_radius(false);
+         k.set_second_merge(0.5);
+       }},
+      {"merge_decay", [](KvmSpec& k) { k.set_merge_decay(1.1); }},
+      {"merge_decay", [](KvmSpec& k) { k.set_merge_decay(0.0 / 0.0); }},
+      {"merge_decay",
+       [](KvmSpec& k) {
+         k.set_use_radius(false);
+         k.set_merge_decay(0.5);
+       }},
   };
   for (const Case& c : cases) {
     StackSpec spec = Hybrid();
@@ -167,13 +200,78 @@ TEST(ValidateStack, RefusesBadKvmFields) {
   }
 }
 
+TEST(ValidateStack, RefusesBadBlockWindowFields) {
+  const std::string sound = "projections { num_heads: 2 rotary_dim: 4 } ";
+  const auto refusal = [](const std::string& fields) {
+    const std::string text = "width: 32 mixers { name: \"m\" block_window { " + fields + " } } layers: \"m\"";
+    return std::string(ParseStackSpec(text, "spec").status().message());
+  };
+  const std::string path = "mixers[0].block_window.";
+  EXPECT_EQ(refusal(sound + "chunk_len: 1 window_chunks: 1 num_sinks: 0"), "");
+  EXPECT_EQ(refusal(sound + "chunk_len: 8 num_sinks: 100"), "");
+  EXPECT_THAT(refusal(sound + "chunk_len: 0"), HasSubstr(path + "chunk_len: got 0, expected a whole number from 1"));
+  EXPECT_THAT(refusal(sound + "window_chunks: 0"), HasSubstr(path + "window_chunks: got 0, expected a whole number"));
+  EXPECT_THAT(refusal(sound + "num_sinks: -1"), HasSubstr(path + "num_sinks: got -1, expected a whole number from 0"));
+  EXPECT_THAT(refusal("projections { num_heads: 2 rotary_dim: 18 }"),
+              HasSubstr(path + "projections.rotary_dim: got 18, expected at most the 16 channels of a head"));
+}
+
+TEST(ValidateStack, RefusesBadOvqFields) {
+  const auto refusal = [](const std::string& projections, const std::string& fields) {
+    const std::string text =
+        "width: 32 mixers { name: \"m\" ovq { projections { " + projections + " } " + fields + " } } layers: \"m\"";
+    return std::string(ParseStackSpec(text, "spec").status().message());
+  };
+  const std::string path = "mixers[0].ovq.";
+  EXPECT_EQ(refusal("num_heads: 2 rotary_dim: 999 rotary_theta: -1", "chunk_len: 1 max_centroids: 1"), "");
+  EXPECT_EQ(refusal("num_heads: 2 num_kv_heads: 2 qk_head_dim: 16 v_head_dim: 16", ""), "");
+  EXPECT_THAT(refusal("num_heads: 2", "chunk_len: 0"), HasSubstr(path + "chunk_len: got 0, expected a whole number"));
+  EXPECT_THAT(refusal("num_heads: 2", "max_centroids: 0"), HasSubstr(path + "max_centroids: got 0, expected a whole"));
+  EXPECT_THAT(refusal("num_heads: 2 num_kv_heads: 1", ""),
+              HasSubstr(path + "projections.num_kv_heads: got 1, expected the number of heads (2)"));
+  EXPECT_THAT(refusal("num_heads: 2 qk_head_dim: 8", ""),
+              HasSubstr(path + "projections.v_head_dim: got 16, expected qk_head_dim (8)"));
+  EXPECT_THAT(refusal("num_heads: 2 qk_head_dim: 8 v_head_dim: 8", ""),
+              HasSubstr(path + "projections.v_head_dim times num_heads: got 16, expected the width (32)"));
+  EXPECT_THAT(refusal("num_heads: 0", ""), HasSubstr(path + "projections.num_heads: got 0"));
+}
+
 TEST(ValidateStack, AllSinksNeedARowThatTakesMerges) {
   StackSpec spec = Hybrid();
   KvmSpec& kvm = *spec.mutable_mixers(1)->mutable_kvm();
   kvm.set_num_sinks(8);
   EXPECT_TRUE(ValidateStack(spec).ok()) << ValidateStack(spec);  // 2·sqrt(24) = 9 rows at the first update
   kvm.mutable_budget()->set_factor(1.8);                         // 8 rows: all of them sinks
-  EXPECT_THAT(std::string(ValidateStack(spec).message()), HasSubstr("mixers[1].kvm.num_sinks: got 8, expected less"));
+  const std::string refusal = "mixers[1].kvm.num_sinks: got 8, expected less";
+  EXPECT_THAT(std::string(ValidateStack(spec).message()), HasSubstr(refusal));
+  kvm.mutable_budget()->set_factor(2);
+  kvm.mutable_budget()->set_append_below(1e9);  // no token needs to be that unlike the rows
+  EXPECT_THAT(std::string(ValidateStack(spec).message()), HasSubstr(refusal));
+  kvm.mutable_budget()->clear_append_below();
+  *kvm.add_head_budgets() = kvm.budget();
+  *kvm.add_head_budgets() = kvm.budget();
+  kvm.clear_budget();
+  EXPECT_TRUE(ValidateStack(spec).ok()) << ValidateStack(spec);
+  kvm.mutable_head_budgets(1)->set_factor(1.8);
+  EXPECT_THAT(std::string(ValidateStack(spec).message()), HasSubstr(refusal));
+}
+
+TEST(ValidateStack, NegativeHeadsAmongOtherLimitsAreRefused) {
+  StackSpec spec = Hybrid();
+  KvmSpec& kvm = *spec.mutable_mixers(1)->mutable_kvm();
+  kvm.set_num_sinks(8);
+  kvm.mutable_projections()->set_num_kv_heads(-5);
+  EXPECT_THAT(std::string(ValidateStack(spec).message()), HasSubstr("num_kv_heads: got -5"));
+}
+
+TEST(ValidateStack, AllowsInfiniteThresholds) {
+  StackSpec spec = Hybrid();
+  for (const std::string text : {"inf", "-inf", "-3.5"}) {
+    const std::string budgets = "append_below: " + text;
+    ASSERT_TRUE(google::protobuf::TextFormat::ParseFromString(budgets,
+                                                              spec.mutable_mixers(1)->mutable_kvm()->mutable_budget()));
+    EXPECT_TRUE(ValidateStack(spec).ok()) << ValidateStack(spec);
+  }
 }
 
 TEST(ValidateStack, RefusesStacksOfImplausibleSize) {
@@ -255,6 +353,8 @@ TEST(ToSlotBudget, CopiesEveryField) {
   spec.set_round_down(16);
   spec.set_min_rows(5);
   spec.set_max_chunks(7);
+  EXPECT_EQ(ToSlotBudget(spec).append_below, std::numeric_limits<double>::infinity());
+  spec.set_append_below(-2.5);
   const SlotBudget budget = ToSlotBudget(spec);
   EXPECT_EQ(budget.growth, SlotBudget::Growth::kSaturation);
   EXPECT_EQ(budget.factor, 3);
@@ -263,6 +363,23 @@ TEST(ToSlotBudget, CopiesEveryField) {
   EXPECT_EQ(budget.round_down, 16);
   EXPECT_EQ(budget.min_rows, 5);
   EXPECT_EQ(budget.max_chunks, 7);
+  EXPECT_EQ(budget.append_below, -2.5);
+}
+
+TEST(ToHeadBudgets, SharesOneBudgetOrGivesEachHeadItsOwn) {
+  KvmSpec spec = Hybrid().mixers(1).kvm();
+  std::vector<SlotBudget> budgets = ToHeadBudgets(spec);
+  ASSERT_EQ(budgets.size(), 2u);
+  EXPECT_EQ(budgets[0].factor, 2);
+  EXPECT_EQ(budgets[1].factor, 2);
+  spec.mutable_projections()->clear_num_kv_heads();
+  EXPECT_EQ(ToHeadBudgets(spec).size(), 4u);
+  spec.add_head_budgets()->set_min_rows(5);
+  spec.add_head_budgets()->set_min_rows(6);
+  budgets = ToHeadBudgets(spec);
+  ASSERT_EQ(budgets.size(), 2u);
+  EXPECT_EQ(budgets[0].min_rows, 5);
+  EXPECT_EQ(budgets[1].min_rows, 6);
 }
 
 }  // namespace

@@ -3,9 +3,13 @@
 #include <algorithm>
 #include <vector>
 
+#include "kvm/model/delta_net_spec.h"
 #include "kvm/model/mixers/attention_mixer.h"
+#include "kvm/model/mixers/ovq_mixer.h"
+#include "kvm/model/model_options.h"
 #include "kvm/model/stack_spec.h"
 #include "kvm/state/block_window.h"
+#include "kvm/state/ovq_memory.h"
 #include "kvm/state/slot_budget.h"
 #include "kvm/state/slot_memory.h"
 
@@ -35,11 +39,11 @@ int64_t AttentionBytes(const AttentionSpec& spec, int64_t width, DType dtype, in
   return ShiftHistoryBytes(spec.projections(), heads, width) + blocks * BlockWindow::BlockByteSize(shape);
 }
 
-int64_t KvmRows(const KvmSpec& spec, int64_t context) {
+// With a budget that adapts to what is read: the most rows there can be.
+int64_t KvmRows(const KvmSpec& spec, const SlotBudget& budget, int64_t context) {
   const int64_t chunk = spec.chunk_len();
   const int64_t window = chunk * spec.window_chunks();
   const int64_t window_begin = std::max<int64_t>(0, BlocksOf(context, chunk) * chunk - window);
-  const SlotBudget budget = ToSlotBudget(spec.budget());
   int64_t rows = std::min(context, chunk);
   for (int64_t dropped = chunk; dropped < window_begin; dropped += chunk) {
     rows = std::min(TargetRows(budget, dropped + window, dropped + chunk, chunk, rows), rows + chunk);
@@ -50,30 +54,73 @@ int64_t KvmRows(const KvmSpec& spec, int64_t context) {
 StateSize KvmSize(const KvmSpec& spec, int64_t width, DType dtype, int64_t context) {
   const HeadSizes heads = ResolveHeads(spec.projections(), width);
   const int64_t chunk = spec.chunk_len();
-  const BlockWindowShape shape = {heads.num_kv_heads, heads.qk_dim, heads.v_dim, chunk, dtype};
+  const BlockWindowShape shape = {heads.num_kv_heads, heads.qk_dim, heads.v_dim, chunk, WindowDType(dtype)};
   const int64_t blocks = std::min<int64_t>(BlocksOf(context, chunk), spec.window_chunks());
   const int64_t window_begin = (BlocksOf(context, chunk) - blocks) * chunk;
   StateSize size;
-  size.rows = KvmRows(spec, context);
-  size.bytes = ShiftHistoryBytes(spec.projections(), heads, width) + blocks * BlockWindow::BlockByteSize(shape) +
-               heads.num_kv_heads * SlotMemory::ByteSizeOf(size.rows, heads.qk_dim, heads.v_dim, dtype);
+  size.bytes = ShiftHistoryBytes(spec.projections(), heads, width) + blocks * BlockWindow::BlockByteSize(shape);
+  for (const SlotBudget& budget : ToHeadBudgets(spec)) {
+    const int64_t rows = KvmRows(spec, budget, context);
+    size.rows = std::max(size.rows, rows);
+    size.bytes += SlotMemory::ByteSizeOf(rows, heads.qk_dim, heads.v_dim, dtype);
+  }
   if (spec.gate_keys() || spec.gate_values()) {
     size.bytes += heads.num_kv_heads * (context - window_begin) * kFloatBytes;
   }
   return size;
 }
 
+// A matrix [K, V] per value head and the raw projections that the convolutions still need; always float32.
+int64_t DeltaNetBytes(const DeltaNetSpec& spec) {
+  const int64_t matrices = spec.num_value_heads * spec.qk_dim * spec.v_dim;
+  return (matrices + spec.history() * (2 * spec.qk_width() + spec.value_width())) * kFloatBytes;
+}
+
+int64_t BlockWindowBytes(const BlockWindowSpec& spec, int64_t width, DType dtype, int64_t context) {
+  const HeadSizes heads = ResolveHeads(spec.projections(), width);
+  BlockWindowShape shape = {heads.num_kv_heads, heads.qk_dim, heads.v_dim, spec.chunk_len(), dtype};
+  const int64_t all_blocks = BlocksOf(context, spec.chunk_len());
+  const int64_t blocks = std::min<int64_t>(all_blocks, spec.window_chunks());
+  int64_t bytes = ShiftHistoryBytes(spec.projections(), heads, width) + blocks * BlockWindow::BlockByteSize(shape);
+  // Sinks get a block of their own when the window leaves them behind.
+  if (all_blocks > blocks && spec.num_sinks() > 0) {
+    shape.block_len = spec.num_sinks();
+    bytes += BlockWindow::BlockByteSize(shape);
+  }
+  return bytes;
+}
+
+StateSize OvqSize(const OvqSpec& spec, int64_t width, DType dtype, int64_t context) {
+  const HeadSizes heads = ResolveHeads(spec.projections(), width);
+  const BlockWindowShape shape = {heads.num_heads, heads.qk_dim, heads.v_dim, spec.chunk_len(), dtype};
+  const int64_t pending = context % spec.chunk_len();
+  StateSize size;
+  size.rows = DictionarySize(ToOvqSchedule(spec), context - pending);
+  size.bytes = ShiftHistoryBytes(spec.projections(), heads, width) +
+               BlocksOf(pending, spec.chunk_len()) * BlockWindow::BlockByteSize(shape) +
+               heads.num_heads * OvqMemory::ByteSizeOf(size.rows, heads.v_dim);
+  return size;
+}
+
 }  // namespace
 
 StateSize MixerStateSize(const MixerSpec& spec, int64_t width, DType dtype, int64_t context) {
+  if (!spec.has_kvm()) dtype = WindowDType(dtype);
   switch (spec.kind_case()) {
     case MixerSpec::kAttention:
       return {0, AttentionBytes(spec.attention(), width, dtype, context)};
     case MixerSpec::kKvm:
       return KvmSize(spec.kvm(), width, dtype, context);
+    case MixerSpec::kBlockWindow:
+      return {0, BlockWindowBytes(spec.block_window(), width, dtype, context)};
+    case MixerSpec::kOvq:
+      return OvqSize(spec.ovq(), width, dtype, context);
     case MixerSpec::kRwkv7:
       // A matrix [d, d] per head and the last input; always float32.
       return {0, (width * (width / spec.rwkv7().num_heads()) + width) * kFloatBytes};
+    case MixerSpec::kGatedDeltaNet:
+    case MixerSpec::kKimiDelta:
+      return {0, DeltaNetBytes(ResolveDeltaNet(spec, width))};
     case MixerSpec::KIND_NOT_SET:
       break;
   }
@@ -110,7 +157,7 @@ int64_t FullCacheByteSize(const StackSpec& spec, DType dtype, int64_t context) {
   std::vector<int64_t> channels;
   for (int i = spec.layers_size() - 1; i >= 0; --i) {
     const MixerSpec& mixer = spec.mixers(MixerIndex(spec, i));
-    if (mixer.has_rwkv7()) {
+    if (!HasProjections(mixer)) {
       channels.push_back(-1);
       continue;
     }
@@ -120,7 +167,7 @@ int64_t FullCacheByteSize(const StackSpec& spec, DType dtype, int64_t context) {
   }
   int64_t total = 0;
   for (const int64_t of_layer : channels) total += of_layer < 0 ? default_channels : of_layer;
-  return total * context * SizeOf(dtype);
+  return total * context * SizeOf(WindowDType(dtype));
 }
 
 }  // namespace kvm

@@ -11,12 +11,12 @@
 namespace kvm {
 
 struct StateSize {
-  int64_t rows = 0;   // compressed rows per key/value head (KVM), else 0
+  int64_t rows = 0;   // compressed rows per key/value head (KVM; of the head with most), else 0
   int64_t bytes = 0;  // what ByteSize() of the state will be
 };
 
-// The state of one mixer layer after `context` tokens; `dtype` is the StateDType. The layer's shift histories of the
-// MLP and value anchor are not counted.
+// The state of one mixer layer after `context` tokens; `dtype` is that of ModelOptions::state. The layer's shift
+// histories of the MLP and value anchor are not counted. Exact; an upper bound for budgets with append_below.
 StateSize MixerStateSize(const MixerSpec& spec, int64_t width, DType dtype, int64_t context);
 
 // All layers of a stack: rows is the largest of any layer, bytes equals SequenceState::ByteSize().

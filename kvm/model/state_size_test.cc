@@ -52,6 +52,39 @@ TEST(StateSize, SlidingWindowDropsBlocksThatNoQuerySees) {
   EXPECT_EQ(SizeOfOne(mixer, DType::kF32, 355).bytes, block);
 }
 
+TEST(StateSize, BlockWindowsKeepChunksAndSinks) {
+  const std::string projections = "projections { num_heads: 4 num_kv_heads: 2 rotary_dim: 2 } chunk_len: 16 ";
+  const std::string mixer = "block_window { " + projections + "window_chunks: 2 num_sinks: 3 }";
+  const int64_t block = 2 * 16 * (8 + 8) * 4;
+  const int64_t sinks = 2 * (16 * 8 + 3 * 8) * 4;  // keys lie in panels of 16
+  EXPECT_EQ(SizeOfOne(mixer, DType::kF32, 0).bytes, 0);
+  EXPECT_EQ(SizeOfOne(mixer, DType::kF32, 1).bytes, block);
+  EXPECT_EQ(SizeOfOne(mixer, DType::kF32, 32).bytes, 2 * block);
+  EXPECT_EQ(SizeOfOne(mixer, DType::kF32, 33).bytes, 2 * block + sinks);
+  EXPECT_EQ(SizeOfOne(mixer, DType::kBF16, 100001).bytes, block + sinks / 2);
+  EXPECT_EQ(SizeOfOne("block_window { " + projections + "num_sinks: 0 }", DType::kF32, 33).bytes, 2 * block);
+}
+
+TEST(StateSize, OvqDictionariesGrowChunkByChunk) {
+  const std::string projections = "projections { num_heads: 2 } chunk_len: 4 max_centroids: 10 ";
+  const int64_t pending = 2 * (16 * 16 + 4 * 16) * 4;  // keys lie in panels of 16
+  const int64_t centroid = 2 * (16 + 16 + 2) * 4;
+  // floor(t·10/(t + 10)) or min(t, 10) after t = 0, 4, 8, 12, 400 tokens in complete chunks.
+  const int64_t lengths[] = {0, 3, 4, 7, 8, 13, 401};
+  const int64_t saturating[] = {0, 0, 2, 2, 4, 5, 9};
+  const int64_t linear[] = {0, 0, 4, 4, 8, 10, 10};
+  for (int i = 0; i < 7; ++i) {
+    const int64_t begun = lengths[i] % 4 == 0 ? 0 : pending;
+    const StateSize some = SizeOfOne("ovq { " + projections + "}", DType::kF32, lengths[i]);
+    EXPECT_EQ(some.rows, saturating[i]) << lengths[i];
+    EXPECT_EQ(some.bytes, begun + saturating[i] * centroid) << lengths[i];
+    // Dictionaries are float32 whatever the dtype.
+    const StateSize more = SizeOfOne("ovq { " + projections + "grow_linearly: true }", DType::kBF16, lengths[i]);
+    EXPECT_EQ(more.rows, linear[i]) << lengths[i];
+    EXPECT_EQ(more.bytes, begun / 2 + linear[i] * centroid) << lengths[i];
+  }
+}
+
 TEST(StateSize, ShiftHistories) {
   const std::string heads = "num_heads: 4 num_kv_heads: 2 rotary_dim: 2 ";
   EXPECT_EQ(SizeOfOne("attention { projections { " + heads + "token_shift: true } }", DType::kF32, 0).bytes,
@@ -105,6 +138,29 @@ TEST(StateSize, KvmAppendsAtMostAChunkAtATime) {
   EXPECT_EQ(SizeOfOne(mixer, DType::kF32, 12).rows, 4);
   EXPECT_EQ(SizeOfOne(mixer, DType::kF32, 13).rows, 8);
   EXPECT_EQ(SizeOfOne(mixer, DType::kF32, 17).rows, 12);
+}
+
+TEST(StateSize, IntegersAreForRowsAlone) {
+  const std::string kvm = Kvm("budget { min_rows: 4 }");
+  const int64_t row = (16 + 16 + 1) * 4 + (16 + 16) + 2 * 4;  // two scales
+  const int64_t block = 2 * (16 * 16 + 4 * 16) * 2;           // bfloat16
+  EXPECT_EQ(SizeOfOne(kvm, DType::kI8, 13).bytes, 2 * 4 * row + 2 * block + 2 * 5 * 4);
+  const std::string attention = "attention { projections { num_heads: 2 rotary_dim: 2 } }";
+  EXPECT_EQ(SizeOfOne(attention, DType::kI8, 300).bytes, SizeOfOne(attention, DType::kBF16, 300).bytes);
+  EXPECT_EQ(FullCacheByteSize(OneLayer(attention), DType::kI8, 300),
+            FullCacheByteSize(OneLayer(attention), DType::kBF16, 300));
+}
+
+TEST(StateSize, HeadsWithBudgetsOfTheirOwn) {
+  const std::string growth = "growth: POWER_LAW factor: 2 max_chunks: 99 ";
+  const auto size = [](const std::string& budgets) {
+    return SizeOfOne(Kvm("gate_keys: false gate_values: false " + budgets), DType::kF32, 25);
+  };
+  const StateSize both = size("head_budgets { min_rows: 4 } head_budgets { " + growth + "}");
+  EXPECT_EQ(both.rows, 9);
+  EXPECT_EQ(2 * both.bytes, size("budget { min_rows: 4 }").bytes + size("budget { " + growth + "}").bytes);
+  // What adapts is counted at its bound.
+  EXPECT_EQ(size("budget { " + growth + "append_below: 1 }").bytes, size("budget { " + growth + "}").bytes);
 }
 
 TEST(StateSize, StacksAddTheirLayersAndMlpShifts) {

@@ -4,6 +4,7 @@
 // How many state rows a KVM layer keeps at a given context length (KVM paper, state budgets).
 
 #include <cstdint>
+#include <limits>
 
 namespace kvm {
 
@@ -20,6 +21,9 @@ struct SlotBudget {
   int64_t round_down = 1;  // the growing modes are rounded down to a multiple of this
   int64_t min_rows = -1;   // at least this many; −1: no minimum
   int64_t max_chunks = 1;  // never more than this many chunks' worth of rows
+  // Below +inf the budget adapts to what is read: TargetRows is a bound, within which an overflow token becomes a row
+  // only while its redundancy is below this (SlotUpdateOptions::append_below).
+  double append_below = std::numeric_limits<double>::infinity();
 };
 
 // The number of rows wanted when an overflow chunk enters the state.

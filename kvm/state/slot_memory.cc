@@ -7,7 +7,7 @@ namespace kvm {
 
 SlotMemory::SlotMemory(int64_t qk_dim, int64_t v_dim, DType readout)
     : qk_dim_(qk_dim), v_dim_(v_dim), readout_(readout) {
-  assert(readout == DType::kF32 || readout == DType::kBF16);
+  assert(readout == DType::kF32 || readout == DType::kBF16 || readout == DType::kI8);
 }
 
 SlotRows SlotMemory::Reserve(int64_t additional) {
@@ -20,6 +20,10 @@ SlotRows SlotMemory::Reserve(int64_t additional) {
     radii_.resize(capacity_);
     readout_keys_.resize(KeyPanelElements(capacity_, qk_dim_) * SizeOf(readout_));
     readout_values_.resize(capacity_ * v_dim_ * SizeOf(readout_));
+    if (readout_ == DType::kI8) {
+      readout_key_scales_.resize(capacity_);
+      readout_value_scales_.resize(capacity_);
+    }
   }
   SlotRows rows;
   rows.count = count_;
@@ -32,6 +36,8 @@ SlotRows SlotMemory::Reserve(int64_t additional) {
   rows.readout_keys = readout_keys_.data();
   rows.readout_values = readout_values_.data();
   rows.readout_dtype = readout_;
+  rows.readout_key_scales = readout_key_scales_.data();
+  rows.readout_value_scales = readout_value_scales_.data();
   return rows;
 }
 
@@ -45,6 +51,10 @@ KeyValueSegment SlotMemory::Readout() const {
   segment.keys = readout_keys_.data();
   segment.values = readout_values_.data();
   segment.dtype = readout_;
+  if (readout_ == DType::kI8) {
+    segment.key_scales = readout_key_scales_.data();
+    segment.value_scales = readout_value_scales_.data();
+  }
   segment.count = count_;
   segment.is_state = true;
   return segment;
@@ -62,7 +72,8 @@ absl::Span<const float> SlotMemory::radii() const { return {radii_.data(), stati
 
 int64_t SlotMemory::ByteSizeOf(int64_t count, int64_t qk_dim, int64_t v_dim, DType readout) {
   const int64_t sums_and_radius = (qk_dim + v_dim + 1) * SizeOf(DType::kF32);
-  return count * (sums_and_radius + (qk_dim + v_dim) * SizeOf(readout));
+  const int64_t scales = readout == DType::kI8 ? 2 * SizeOf(DType::kF32) : 0;
+  return count * (sums_and_radius + (qk_dim + v_dim) * SizeOf(readout) + scales);
 }
 
 }  // namespace kvm

@@ -17,7 +17,7 @@ namespace kvm {
 // Copies are deep (Fork). Thread-compatible.
 class SlotMemory {
  public:
-  // `readout`: kF32 or kBF16.
+  // `readout`: kF32, kBF16, or kI8 with a float32 scale a row for keys and one for values.
   SlotMemory(int64_t qk_dim, int64_t v_dim, DType readout);
 
   int64_t count() const { return count_; }
@@ -50,6 +50,8 @@ class SlotMemory {
   AlignedVector<float> radii_;
   AlignedVector<unsigned char> readout_keys_;
   AlignedVector<unsigned char> readout_values_;
+  AlignedVector<float> readout_key_scales_;  // kI8 only
+  AlignedVector<float> readout_value_scales_;
 };
 
 }  // namespace kvm

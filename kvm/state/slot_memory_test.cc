@@ -115,6 +115,26 @@ TEST(SlotMemoryTest, ByteSizeCountsRowsInUse) {
   EXPECT_EQ(SlotMemory::ByteSizeOf(10, 128, 64, DType::kBF16), 10 * (4 * 193 + 2 * 192));
 }
 
+TEST(SlotMemoryTest, IntegerRowsHaveTwoScales) {
+  SlotMemory memory(kQk, kV, DType::kI8);
+  SlotRows rows = memory.Reserve(2);
+  static_cast<int8_t*>(rows.readout_keys)[KeyPanelOffset(1, 2, kQk)] = -127;
+  static_cast<int8_t*>(rows.readout_values)[kV] = 5;
+  rows.readout_key_scales[1] = 0.5f;
+  rows.readout_value_scales[1] = 0.25f;
+  rows.count = 2;
+  memory.Commit(rows);
+  memory.Reserve(1000);
+  const KeyValueSegment readout = memory.Readout();
+  EXPECT_EQ(readout.dtype, DType::kI8);
+  EXPECT_EQ(static_cast<const int8_t*>(readout.keys)[KeyPanelOffset(1, 2, kQk)], -127);
+  EXPECT_EQ(static_cast<const int8_t*>(readout.values)[kV], 5);
+  EXPECT_EQ(readout.key_scales[1], 0.5f);
+  EXPECT_EQ(readout.value_scales[1], 0.25f);
+  EXPECT_EQ(memory.ByteSize(), 2 * (4 * (3 + 2 + 1) + (3 + 2) + 4 * 2));
+  EXPECT_EQ(SlotMemory(kQk, kV, DType::kF32).Readout().key_scales, nullptr);
+}
+
 TEST(SlotMemoryTest, CopiesAreIndependent) {
   SlotMemory memory(kQk, kV, DType::kF32);
   AddRow(1, memory);

@@ -13,6 +13,7 @@
 #include "hwy/contrib/math/math-inl.h"
 #include "hwy/highway.h"
 #include "kvm/kernels/cpu/partial_vector-inl.h"
+#include "kvm/kernels/cpu/sigmoid-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace kvm {
@@ -24,17 +25,6 @@ using D = hn::ScalableTag<float>;
 using V = hn::Vec<D>;
 
 HWY_INLINE V Constant(float value) { return hn::Set(D(), value); }
-
-// `result` where x is a number; Highway's exp makes 0 of NaN.
-HWY_INLINE V KeepNan(V x, V result) { return hn::IfThenElse(hn::Eq(x, x), result, x); }
-
-// 1/(1 + exp(−x)), through exp(−|x|) alone so that nothing overflows and small results keep their digits.
-HWY_INLINE V SigmoidOf(V x) {
-  const V e = hn::Exp(D(), hn::Neg(hn::Abs(x)));
-  const V one = Constant(1.0f);
-  const V numerator = hn::IfThenElse(hn::Lt(x, hn::Zero(D())), e, one);
-  return KeepNan(x, hn::Div(numerator, hn::Add(one, e)));
-}
 
 // What operations read beside y: a matrix of the same shape, or one row that goes for all.
 HWY_INLINE const float* RowOf(const MatrixView<const float>& matrix, int64_t r) { return matrix.row(r); }
@@ -83,6 +73,10 @@ void TanhImpl(MatrixView<float> y) {
 
 void SigmoidImpl(MatrixView<float> y) {
   ForEachVector(y, [](V yv) HWY_ATTR { return SigmoidOf(yv); });
+}
+
+void SiluImpl(MatrixView<float> y) {
+  ForEachVector(y, [](V yv) HWY_ATTR { return SiluOf(yv); });
 }
 
 void BiasedSigmoidImpl(MatrixView<float> y, absl::Span<const float> bias) {
@@ -140,6 +134,7 @@ HWY_EXPORT(MultiplyImpl);
 HWY_EXPORT(ReluSquaredImpl);
 HWY_EXPORT(TanhImpl);
 HWY_EXPORT(SigmoidImpl);
+HWY_EXPORT(SiluImpl);
 HWY_EXPORT(BiasedSigmoidImpl);
 HWY_EXPORT(SigmoidBlendImpl);
 HWY_EXPORT(OnePlusEluImpl);
@@ -180,6 +175,8 @@ void ReluSquared(MatrixView<float> y) { HWY_DYNAMIC_DISPATCH(ReluSquaredImpl)(y)
 void Tanh(MatrixView<float> y) { HWY_DYNAMIC_DISPATCH(TanhImpl)(y); }
 
 void Sigmoid(MatrixView<float> y) { HWY_DYNAMIC_DISPATCH(SigmoidImpl)(y); }
+
+void Silu(MatrixView<float> y) { HWY_DYNAMIC_DISPATCH(SiluImpl)(y); }
 
 void BiasedSigmoid(MatrixView<float> y, absl::Span<const float> bias) {
   CheckShape(y, bias);

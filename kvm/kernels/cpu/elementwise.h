@@ -28,6 +28,9 @@ void Tanh(MatrixView<float> y);
 // y = σ(y).
 void Sigmoid(MatrixView<float> y);
 
+// y = y·σ(y).
+void Silu(MatrixView<float> y);
+
 // y = σ(bias + y).
 void BiasedSigmoid(MatrixView<float> y, absl::Span<const float> bias);
 

@@ -77,6 +77,26 @@ TEST(ElementwiseTest, FunctionsAreAccurateAndFiniteForEveryArgument) {
   }
 }
 
+// Apart from the other functions, as it multiplies the rounding of subnormal σ.
+TEST(ElementwiseTest, SiluIsAccurateAndHasItsLimits) {
+  ForEveryTarget([] {
+    const std::vector<float> arguments = Arguments();
+    std::vector<float> y(arguments);
+    Silu({y.data(), 1, static_cast<int64_t>(y.size())});
+    for (size_t i = 0; i < y.size(); ++i) {
+      const double expected = reference::Silu(arguments[i]);
+      if (std::isinf(arguments[i])) {
+        EXPECT_EQ(y[i], expected) << arguments[i];
+      } else {
+        EXPECT_NEAR(y[i], expected, 5 * std::fabs(expected) * 0x1p-23 + 1e-42) << arguments[i];
+      }
+    }
+    std::vector<float> nan = {std::numeric_limits<float>::quiet_NaN()};
+    Silu({nan.data(), 1, 1});
+    EXPECT_TRUE(std::isnan(nan[0]));
+  });
+}
+
 TEST(ElementwiseTest, NanStaysNan) {
   for (const Function& function : Functions()) {
     SCOPED_TRACE(function.name);

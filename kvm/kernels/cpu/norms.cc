@@ -81,14 +81,15 @@ void NormalizeRuns(MatrixView<const float> x, int64_t n, const float* weight, co
   }
 }
 
-void ScaleRunsToUnitLength(MatrixView<const float> x, int64_t n, float floor, MatrixView<float> out) {
+// Divides each run of n columns by max(its length, floor) + epsilon.
+void ScaleRunsToUnitLength(MatrixView<const float> x, int64_t n, float floor, float epsilon, MatrixView<float> out) {
   const D d;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
   for (int64_t r = 0; r < x.rows; ++r) {
     for (int64_t begin = 0; begin < x.cols; begin += n) {
       const float* in = x.row(r) + begin;
       float* to = out.row(r) + begin;
-      const V length = hn::Set(d, std::max(std::sqrt(SumSquares(in, n, 0.0f)), floor));
+      const V length = hn::Set(d, std::max(std::sqrt(SumSquares(in, n, 0.0f)), floor) + epsilon);
       for (int64_t i = 0; i < n; i += lanes) {
         const size_t count = static_cast<size_t>(std::min(lanes, n - i));
         StoreFirst(hn::Div(LoadFirst(d, in + i, count), length), d, to + i, count);
@@ -129,7 +130,12 @@ void GroupNorm(MatrixView<const float> x, int64_t groups, absl::Span<const float
 
 void HeadUnitLength(MatrixView<const float> x, int64_t head_dim, float floor, MatrixView<float> out) {
   assert(head_dim > 0 && x.cols % head_dim == 0);
-  HWY_DYNAMIC_DISPATCH(ScaleRunsToUnitLength)(x, head_dim, floor, out);
+  HWY_DYNAMIC_DISPATCH(ScaleRunsToUnitLength)(x, head_dim, floor, 0.0f, out);
+}
+
+void HeadSoftUnitLength(MatrixView<const float> x, int64_t head_dim, float epsilon, MatrixView<float> out) {
+  assert(head_dim > 0 && x.cols % head_dim == 0);
+  HWY_DYNAMIC_DISPATCH(ScaleRunsToUnitLength)(x, head_dim, 0.0f, epsilon, out);
 }
 
 }  // namespace kvm

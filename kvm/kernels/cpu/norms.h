@@ -28,6 +28,9 @@ void GroupNorm(MatrixView<const float> x, int64_t groups, absl::Span<const float
 // out = x / max(‖x‖₂, floor) within each head of `head_dim` columns.
 void HeadUnitLength(MatrixView<const float> x, int64_t head_dim, float floor, MatrixView<float> out);
 
+// out = x / (‖x‖₂ + epsilon) within each head of `head_dim` columns: just short of unit length.
+void HeadSoftUnitLength(MatrixView<const float> x, int64_t head_dim, float epsilon, MatrixView<float> out);
+
 }  // namespace kvm
 
 #endif  // KVM_KERNELS_CPU_NORMS_H_

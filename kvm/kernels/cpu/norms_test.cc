@@ -136,5 +136,14 @@ TEST(HeadUnitLengthTest, TheFloorKeepsZeroRowsZero) {
   });
 }
 
+TEST(HeadSoftUnitLengthTest, AddsTheEpsilonToTheLength) {
+  std::vector<float> x = {0, 0, 0, 3, 4, 0, 0, 0, 12, 5, 0, 0};
+  ForEveryTarget([&] {
+    std::vector<float> out(12);
+    HeadSoftUnitLength({x.data(), 2, 6}, 3, 3.0f, {out.data(), 2, 6});
+    EXPECT_EQ(out, (std::vector<float>{0, 0, 0, 0.375f, 0.5f, 0, 0, 0, 0.8f, 0.625f, 0, 0}));
+  });
+}
+
 }  // namespace
 }  // namespace kvm

@@ -36,6 +36,12 @@ HWY_INLINE hn::Vec<PanelTag> LoadFloats(PanelTag d, const BFloat16* p) {
   return hn::BitCast(d, hn::ShiftLeft<16>(upper_halves));
 }
 
+HWY_INLINE hn::Vec<PanelTag> LoadFloats(PanelTag d, const int8_t* p) {
+  const hn::Rebind<int32_t, PanelTag> d32;
+  const hn::Rebind<int8_t, PanelTag> d8;
+  return hn::ConvertTo(d, hn::PromoteTo(d32, hn::LoadU(d8, p)));
+}
+
 // One query and four vectors of keys, each at its own address: enough sums in flight to hide the latency of an
 // addition.
 template <typename Key>

@@ -39,6 +39,13 @@ struct KeyRange {
 
 float ScalarFloat(float x) { return x; }
 float ScalarFloat(BFloat16 x) { return ToFloat(x); }
+float ScalarFloat(int8_t x) { return x; }
+
+// Multiplies what one query has for each key by the scales of integer keys or values, if there are any.
+void ScaleKeys(const float* scales, KeyRange range, float* row) {
+  if (scales == nullptr) return;
+  for (int64_t i = range.begin; i < range.end; ++i) row[i] *= scales[i];
+}
 
 // The keys of `segment` that the query at `position` sees.
 KeyRange VisibleKeys(const KeyValueSegment& segment, int64_t position, int64_t span) {
@@ -47,6 +54,16 @@ KeyRange VisibleKeys(const KeyValueSegment& segment, int64_t position, int64_t s
   const int64_t oldest = span > newest ? 0 : newest - span + 1;
   return {std::max<int64_t>(oldest, 0), std::min(newest + 1, segment.count)};
 }
+
+// Up to kKeyTile keys of a segment, and what belongs to each (null for none).
+template <typename Element>
+struct KeyTile {
+  const Element* keys = nullptr;
+  const Element* values = nullptr;
+  const float* biases = nullptr;
+  const float* key_scales = nullptr;
+  const float* value_scales = nullptr;
+};
 
 // What the softmax over the tiles so far needs to go on, besides the weighted sum of values.
 struct SoftmaxState {
@@ -64,8 +81,9 @@ namespace HWY_NAMESPACE {
 
 // Turns one query's dot products with a tile into softmax weights relative to the running maximum, which may grow: then
 // `state` and `sums`, the weighted sum of values so far, are scaled down to it. Lanes out of `range` are not looked at.
-void SoftmaxTile(float* HWY_RESTRICT row, KeyRange range, float scale, SoftmaxState& state, float* HWY_RESTRICT sums,
-                 int64_t num_sums) {
+// `biases` of the tile's keys, or null.
+void SoftmaxTile(float* HWY_RESTRICT row, KeyRange range, float scale, const float* HWY_RESTRICT biases,
+                 SoftmaxState& state, float* HWY_RESTRICT sums, int64_t num_sums) {
   const PanelTag d;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
   const int64_t first = range.begin / lanes * lanes;
@@ -78,7 +96,8 @@ void SoftmaxTile(float* HWY_RESTRICT row, KeyRange range, float scale, SoftmaxSt
 
   auto tile_max = hn::Set(d, state.max);
   for (int64_t i = first; i < range.end; i += lanes) {
-    const auto score = hn::Mul(hn::LoadU(d, row + i), hn::Set(d, scale));
+    auto score = hn::Mul(hn::LoadU(d, row + i), hn::Set(d, scale));
+    if (biases != nullptr) score = hn::Add(score, hn::LoadU(d, biases + i));
     hn::StoreU(score, d, row + i);
     tile_max = hn::Max(tile_max, hn::IfThenElse(visible(i), score, tile_max));
   }
@@ -230,14 +249,18 @@ HWY_INLINE void AddValues(MatrixView<const float> weights, const KeyRange* range
 
 // One tile of one segment for all queries of a query tile. `visible` is the union of `ranges`.
 template <typename Element>
-void AttendToTile(MatrixView<const float> queries, const Element* keys, const Element* values, int64_t v_dim,
-                  float scale, const KeyRange* ranges, KeyRange visible, SoftmaxState* states, MatrixView<float> sums) {
+void AttendToTile(MatrixView<const float> queries, const KeyTile<Element>& tile, int64_t v_dim, float scale,
+                  const KeyRange* ranges, KeyRange visible, SoftmaxState* states, MatrixView<float> sums) {
+  const Element* const values = tile.values;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(PanelTag()));
   HWY_ALIGN float weight_memory[kQueryTile * kKeyTile];
   const MatrixView<float> weights(weight_memory, queries.rows, kKeyTile);
-  PanelDots<kKeyTile>(queries, keys, (visible.end + kKeyPanel - 1) / kKeyPanel, weights);
+  PanelDots<kKeyTile>(queries, tile.keys, (visible.end + kKeyPanel - 1) / kKeyPanel, weights);
   for (int64_t r = 0; r < queries.rows; ++r) {
-    if (!ranges[r].empty()) SoftmaxTile(weights.row(r), ranges[r], scale, states[r], sums.row(r), sums.cols);
+    if (ranges[r].empty()) continue;
+    ScaleKeys(tile.key_scales, ranges[r], weights.row(r));
+    SoftmaxTile(weights.row(r), ranges[r], scale, tile.biases, states[r], sums.row(r), sums.cols);
+    ScaleKeys(tile.value_scales, ranges[r], weights.row(r));
   }
 
   const int64_t whole = v_dim / (2 * lanes) * (2 * lanes);
@@ -257,21 +280,28 @@ void AttendToTile(MatrixView<const float> queries, const Element* keys, const El
 template <typename Element>
 void AttendToSegment(const AttentionHead& head, int64_t first_query, int64_t num_queries,
                      const KeyValueSegment& segment, SoftmaxState* states, MatrixView<float> sums) {
-  const MatrixView<const float> queries = head.queries.Rows(first_query, num_queries);
+  const bool own_queries = segment.is_state && head.state_queries.rows > 0;
+  const MatrixView<const float> queries =
+      (own_queries ? head.state_queries : head.queries).Rows(first_query, num_queries);
   const float scale = segment.is_state ? head.state_scale : head.window_scale;
-  for (int64_t tile = 0; tile < segment.count; tile += kKeyTile) {
+  for (int64_t first = 0; first < segment.count; first += kKeyTile) {
     KeyRange ranges[kQueryTile];
     KeyRange visible = {kKeyTile, 0};
     for (int64_t r = 0; r < num_queries; ++r) {
       const KeyRange all = VisibleKeys(segment, head.first_position + first_query + r, head.span);
-      ranges[r] = {std::max(all.begin - tile, int64_t{0}), std::min(all.end - tile, kKeyTile)};
+      ranges[r] = {std::max(all.begin - first, int64_t{0}), std::min(all.end - first, kKeyTile)};
       if (ranges[r].empty()) continue;
       visible = {std::min(visible.begin, ranges[r].begin), std::max(visible.end, ranges[r].end)};
     }
     if (visible.empty()) continue;
-    AttendToTile(queries, static_cast<const Element*>(segment.keys) + tile * queries.cols,
-                 static_cast<const Element*>(segment.values) + tile * head.out.cols, head.out.cols, scale, ranges,
-                 visible, states, sums);
+    const auto from_first = [first](const float* of_keys) { return of_keys == nullptr ? nullptr : of_keys + first; };
+    KeyTile<Element> tile;
+    tile.keys = static_cast<const Element*>(segment.keys) + first * queries.cols;
+    tile.values = static_cast<const Element*>(segment.values) + first * head.out.cols;
+    tile.biases = from_first(segment.biases);
+    tile.key_scales = from_first(segment.key_scales);
+    tile.value_scales = from_first(segment.value_scales);
+    AttendToTile(queries, tile, head.out.cols, scale, ranges, visible, states, sums);
   }
 }
 
@@ -286,6 +316,8 @@ void AttendImpl(const AttentionHead& head, int64_t first_query, int64_t num_quer
   for (const KeyValueSegment& segment : head.segments) {
     if (segment.dtype == DType::kBF16) {
       AttendToSegment<BFloat16>(head, first_query, num_queries, segment, states, sums);
+    } else if (segment.dtype == DType::kI8) {
+      AttendToSegment<int8_t>(head, first_query, num_queries, segment, states, sums);
     } else {
       AttendToSegment<float>(head, first_query, num_queries, segment, states, sums);
     }
@@ -316,6 +348,7 @@ void SlotAttention(absl::Span<const AttentionHead> heads, ThreadPool& pool) {
   std::vector<QueryTile> tiles;
   for (const AttentionHead& head : heads) {
     assert(head.out.rows == head.queries.rows);
+    assert(head.state_queries.rows == 0 || head.state_queries.rows == head.queries.rows);
     for (int64_t first = 0; first < head.queries.rows; first += kQueryTile) {
       tiles.push_back({&head, first, std::min(kQueryTile, head.queries.rows - first)});
     }

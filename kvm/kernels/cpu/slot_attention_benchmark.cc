@@ -25,6 +25,8 @@ void BM_SlotAttention(benchmark::State& state) {
   const auto element = [&] {
     if constexpr (sizeof(Element) == 2) {
       return ToBFloat16(normal(random));
+    } else if constexpr (sizeof(Element) == 1) {
+      return static_cast<Element>(random() % 255 - 127);
     } else {
       return normal(random);
     }
@@ -36,7 +38,9 @@ void BM_SlotAttention(benchmark::State& state) {
   KeyValueSegment segment;
   segment.keys = keys.data();
   segment.values = values.data();
-  segment.dtype = sizeof(Element) == 2 ? DType::kBF16 : DType::kF32;
+  segment.dtype = sizeof(Element) == 2 ? DType::kBF16 : sizeof(Element) == 1 ? DType::kI8 : DType::kF32;
+  const std::vector<float> scales(num_keys, 0.02f);
+  segment.key_scales = segment.value_scales = sizeof(Element) == 1 ? scales.data() : nullptr;
   segment.count = num_keys;
   segment.is_state = true;
   AttentionHead head;
@@ -57,6 +61,7 @@ void BM_SlotAttention(benchmark::State& state) {
 
 BENCHMARK_TEMPLATE(BM_SlotAttention, float)->ArgsProduct({{256, 1}, {768, 4096}});
 BENCHMARK_TEMPLATE(BM_SlotAttention, BFloat16)->ArgsProduct({{256, 1}, {768, 4096}});
+BENCHMARK_TEMPLATE(BM_SlotAttention, int8_t)->ArgsProduct({{256, 1}, {768, 4096}});
 
 }  // namespace
 }  // namespace kvm

@@ -33,10 +33,27 @@ constexpr float kLowest = -std::numeric_limits<float>::infinity();
 
 // The best rows found so far for one token.
 struct Route {
-  float redundancy = kLowest;  // over all rows
-  float similarity = kLowest;  // over rows that may take tokens
-  int64_t row = 0;             // the lowest of those that reach `similarity`
+  float redundancy = kLowest;         // over all rows
+  float similarity = kLowest;         // over rows that may take tokens
+  int64_t row = 0;                    // the lowest of those that reach `similarity`
+  float second_similarity = kLowest;  // over rows that may take tokens, without `row`
+  int64_t second_row = -1;            // the lowest of those that reach it; −1 for none
 };
+
+// Moves a route on over rows first_row.., whose dot products with the token are dots[0..count): best and second best.
+void RouteToTwo(const float* dots, int64_t first_row, int64_t count, Route& route) {
+  for (int64_t i = 0; i < count; ++i) {
+    if (dots[i] > route.similarity) {
+      route.second_similarity = route.similarity;
+      route.second_row = route.similarity > kLowest ? route.row : -1;
+      route.similarity = dots[i];
+      route.row = first_row + i;
+    } else if (dots[i] > route.second_similarity) {
+      route.second_similarity = dots[i];
+      route.second_row = first_row + i;
+    }
+  }
+}
 
 }  // namespace
 }  // namespace kvm
@@ -59,8 +76,9 @@ float Largest(const float* dots, int64_t begin, int64_t end) {
 }
 
 // Compares all keys with the `count` <= kRowTile normalized rows in `panels`, which are rows first_row.. of the state.
+// Second best rows are looked for when `two`.
 void RouteTileImpl(MatrixView<const float> keys, const float* panels, int64_t first_row, int64_t count,
-                   int64_t num_sinks, Route* routes) {
+                   int64_t num_sinks, bool two, Route* routes) {
   HWY_ALIGN float memory[kTokenTile * kRowTile];
   const int64_t num_panels = (count + kKeyPanel - 1) / kKeyPanel;
   const int64_t sinks = std::min(std::max<int64_t>(num_sinks - first_row, 0), count);
@@ -73,7 +91,9 @@ void RouteTileImpl(MatrixView<const float> keys, const float* panels, int64_t fi
       if (sinks > 0) route.redundancy = std::max(route.redundancy, Largest(row, 0, sinks));
       const float best = Largest(row, sinks, count);
       route.redundancy = std::max(route.redundancy, best);
-      if (best > route.similarity) {
+      if (two) {
+        RouteToTwo(row + sinks, first_row + sinks, count - sinks, route);
+      } else if (best > route.similarity) {
         route.similarity = best;
         route.row = first_row + (std::find(row + sinks, row + count, best) - row);
       }
@@ -104,8 +124,9 @@ void Store(float x, float* to) { *to = x; }
 void Store(float x, BFloat16* to) { *to = ToBFloat16(x); }
 
 // Compares all keys with rows first..last of the state, as their sums stand now.
-void RouteRows(MatrixView<const float> keys, const SlotRows& rows, int64_t first, int64_t last, int64_t num_sinks,
-               const MemoryKeyNorm& norm, std::vector<Route>& routes) {
+void RouteRows(MatrixView<const float> keys, const SlotRows& rows, int64_t first, int64_t last,
+               const SlotUpdateOptions& options, const MemoryKeyNorm& norm, std::vector<Route>& routes) {
+  const bool two = options.second_merge != 0;
   const int64_t dim = rows.qk_dim;
   const auto normalized = hwy::AllocateAligned<float>(static_cast<size_t>(kKeyPanel * dim));
   const auto panels = hwy::AllocateAligned<float>(static_cast<size_t>(kRowTile * dim));
@@ -121,18 +142,18 @@ void RouteRows(MatrixView<const float> keys, const SlotRows& rows, int64_t first
         for (int64_t c = 0; c < dim; ++c) panel[c * kKeyPanel + r] = some.row(r)[c];
       }
     }
-    HWY_DYNAMIC_DISPATCH(RouteTileImpl)(keys, panels.get(), tile, count, num_sinks, routes.data());
+    HWY_DYNAMIC_DISPATCH(RouteTileImpl)(keys, panels.get(), tile, count, options.num_sinks, two, routes.data());
   }
 }
 
-// Which tokens become rows: the `count` least redundant, the earlier of equals.
-std::vector<bool> LeastRedundant(const std::vector<Route>& routes, int64_t count) {
+// Which tokens become rows: of the `count` least redundant, the earlier of equals, those below `bound`.
+std::vector<bool> LeastRedundant(const std::vector<Route>& routes, int64_t count, float bound) {
   std::vector<int64_t> order(routes.size());
   std::iota(order.begin(), order.end(), int64_t{0});
   std::stable_sort(order.begin(), order.end(),
                    [&](int64_t a, int64_t b) { return routes[a].redundancy < routes[b].redundancy; });
   std::vector<bool> chosen(routes.size(), false);
-  for (int64_t i = 0; i < count; ++i) chosen[order[i]] = true;
+  for (int64_t i = 0; i < count; ++i) chosen[order[i]] = bound == -kLowest || routes[order[i]].redundancy < bound;
   return chosen;
 }
 
@@ -148,10 +169,18 @@ void AppendRow(const SlotTokens& tokens, int64_t token, bool gated, ValueReadout
   rows.radii[row] = readout == ValueReadout::kRadius ? Norm(value_sum, rows.v_dim) : 1.0f;
 }
 
-// Adds `token` to a row.
-void MergeIntoRow(const SlotTokens& tokens, int64_t token, int64_t row, SlotRows& rows) {
-  const float key_gate = Gate(tokens.key_gates, token);
-  const float value_gate = Gate(tokens.value_gates, token);
+// Multiplies a row's sums.
+void Decay(float decay, int64_t row, SlotRows& rows) {
+  float* key_sum = rows.key_sums + row * rows.qk_dim;
+  float* value_sum = rows.value_sums + row * rows.v_dim;
+  for (int64_t c = 0; c < rows.qk_dim; ++c) key_sum[c] *= decay;
+  for (int64_t c = 0; c < rows.v_dim; ++c) value_sum[c] *= decay;
+}
+
+// Adds `token`, times `weight`, to a row.
+void MergeIntoRow(const SlotTokens& tokens, int64_t token, float weight, int64_t row, SlotRows& rows) {
+  const float key_gate = weight * Gate(tokens.key_gates, token);
+  const float value_gate = weight * Gate(tokens.value_gates, token);
   float* key_sum = rows.key_sums + row * rows.qk_dim;
   float* value_sum = rows.value_sums + row * rows.v_dim;
   for (int64_t c = 0; c < rows.qk_dim; ++c) key_sum[c] += key_gate * tokens.keys.row(token)[c];
@@ -167,13 +196,45 @@ void RefreshKeyAs(const MemoryKeyNorm& norm, int64_t row, SlotRows& rows, std::v
   for (int64_t c = 0; c < dim; ++c) Store(normalized[c], keys + KeyPanelOffset(row, c, dim));
 }
 
+// Writes a row's value as it is read to to[0..v_dim).
 template <typename Element>
-void RefreshValueAs(ValueReadout readout, int64_t row, SlotRows& rows) {
+void ReadValue(ValueReadout readout, int64_t row, const SlotRows& rows, Element* to) {
   const float* sum = rows.value_sums + row * rows.v_dim;
   const float divisor = readout == ValueReadout::kRadius ? std::max(Norm(sum, rows.v_dim), 1e-12f) : rows.radii[row];
   const float factor = readout == ValueReadout::kRadius ? rows.radii[row] : 1.0f;
-  Element* value = static_cast<Element*>(rows.readout_values) + row * rows.v_dim;
-  for (int64_t c = 0; c < rows.v_dim; ++c) Store(sum[c] / divisor * factor, value + c);
+  for (int64_t c = 0; c < rows.v_dim; ++c) Store(sum[c] / divisor * factor, to + c);
+}
+
+// Writes x as integers to[0], to[stride], ...; returns their scale.
+float StoreIntegers(absl::Span<const float> x, int64_t stride, int8_t* to) {
+  float largest = 0;
+  bool finite = true;
+  for (const float e : x) {
+    finite = finite && std::isfinite(e);
+    largest = std::max(largest, std::abs(e));
+  }
+  const float scale = finite ? largest / 127 : std::numeric_limits<float>::quiet_NaN();
+  for (size_t c = 0; c < x.size(); ++c) {
+    // A scale of zero: all numbers are, or would be beneath what float32 tells from it.
+    const float steps = scale > 0 ? std::nearbyint(x[c] / scale) : 0.0f;
+    to[static_cast<int64_t>(c) * stride] = static_cast<int8_t>(std::min(std::max(steps, -127.0f), 127.0f));
+  }
+  return scale;
+}
+
+void RefreshIntegers(const MemoryKeyNorm& norm, ValueReadout readout, bool touched, int64_t row, SlotRows& rows,
+                     std::vector<float>& normalized) {
+  if (touched) {
+    const int64_t dim = rows.qk_dim;
+    LayerNorm(MatrixView<const float>(rows.key_sums + row * dim, 1, dim), norm.weight, norm.bias, kLayerNormEpsilon,
+              MatrixView<float>(normalized.data(), 1, dim));
+    int8_t* const key = static_cast<int8_t*>(rows.readout_keys) + KeyPanelOffset(row, 0, dim);
+    rows.readout_key_scales[row] = StoreIntegers(normalized, kKeyPanel, key);
+  }
+  std::vector<float> value(rows.v_dim);
+  ReadValue(readout, row, rows, value.data());
+  int8_t* const integers = static_cast<int8_t*>(rows.readout_values) + row * rows.v_dim;
+  rows.readout_value_scales[row] = StoreIntegers(value, 1, integers);
 }
 
 // Brings the readout of a row up to date: of its value always, of its key when `touched`.
@@ -181,10 +242,12 @@ void RefreshRow(const MemoryKeyNorm& norm, ValueReadout readout, bool touched, i
                 std::vector<float>& normalized) {
   if (rows.readout_dtype == DType::kBF16) {
     if (touched) RefreshKeyAs<BFloat16>(norm, row, rows, normalized);
-    RefreshValueAs<BFloat16>(readout, row, rows);
+    ReadValue(readout, row, rows, static_cast<BFloat16*>(rows.readout_values) + row * rows.v_dim);
+  } else if (rows.readout_dtype == DType::kI8) {
+    RefreshIntegers(norm, readout, touched, row, rows, normalized);
   } else {
     if (touched) RefreshKeyAs<float>(norm, row, rows, normalized);
-    RefreshValueAs<float>(readout, row, rows);
+    ReadValue(readout, row, rows, static_cast<float*>(rows.readout_values) + row * rows.v_dim);
   }
 }
 
@@ -214,28 +277,36 @@ std::vector<int64_t> UpdateRows(const SlotTokens& tokens, const SlotUpdateOption
   const int64_t n = tokens.keys.rows;
   const int64_t old_count = rows.count;
   assert(options.num_appends <= n && old_count + options.num_appends <= rows.capacity);
-  assert(n == options.num_appends || old_count + options.num_appends > options.num_sinks);
 
   Route nowhere;
   nowhere.row = options.num_sinks;  // where a token with NaN in it goes
   std::vector<Route> routes(n, nowhere);
   // Nothing to choose from when every token becomes a row.
-  if (n > options.num_appends) RouteRows(tokens.keys, rows, 0, old_count, options.num_sinks, norm, routes);
-  const std::vector<bool> appended = LeastRedundant(routes, options.num_appends);
+  const bool all_append = n == options.num_appends && options.append_below == -kLowest;
+  if (!all_append) RouteRows(tokens.keys, rows, 0, old_count, options, norm, routes);
+  const std::vector<bool> appended = LeastRedundant(routes, options.num_appends, options.append_below);
   for (int64_t t = 0; t < n; ++t) {
     if (appended[t]) AppendRow(tokens, t, options.gate_appends, options.readout, rows);
   }
-  if (n > options.num_appends) {
-    RouteRows(tokens.keys, rows, old_count, rows.count, options.num_sinks, norm, routes);
-  }
+  assert(rows.count == old_count + n || rows.count > options.num_sinks);
+  if (!all_append) RouteRows(tokens.keys, rows, old_count, rows.count, options, norm, routes);
   std::vector<int64_t> picks(n);
   int64_t next_appended = old_count;
   for (int64_t t = 0; t < n; ++t) picks[t] = appended[t] ? next_appended++ : routes[t].row;
 
   std::vector<bool> touched(rows.count, false);
+  const auto add = [&](int64_t token, float weight, int64_t row) {
+    if (!touched[row] && row < old_count && options.merge_decay != 1) Decay(options.merge_decay, row, rows);
+    touched[row] = true;
+    MergeIntoRow(tokens, token, weight, row, rows);
+  };
   for (int64_t t = 0; t < n; ++t) {
-    touched[picks[t]] = true;
-    if (!appended[t]) MergeIntoRow(tokens, t, picks[t], rows);
+    if (appended[t]) {
+      touched[picks[t]] = true;
+      continue;
+    }
+    add(t, 1, picks[t]);
+    if (routes[t].second_row >= 0) add(t, options.second_merge, routes[t].second_row);
   }
   const bool counts = options.readout == ValueReadout::kMean;
   std::vector<float> normalized(rows.qk_dim);

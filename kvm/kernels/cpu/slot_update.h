@@ -4,6 +4,7 @@
 // How tokens enter KVM state rows: as rows of their own, or added to the most similar row (KVM paper, state update).
 
 #include <cstdint>
+#include <limits>
 #include <vector>
 
 #include "absl/types/span.h"
@@ -46,16 +47,28 @@ struct SlotUpdateOptions {
   int64_t num_appends = 0;    // tokens that become rows; <= n
   bool gate_appends = false;  // gates multiply the key and value of tokens that become rows, too
   ValueReadout readout = ValueReadout::kRadius;
+
+  // Beyond the paper; the defaults change no bit.
+  float append_below = std::numeric_limits<float>::infinity();  // see step 1
+  float second_merge = 0;                                       // see step 2
+  float merge_decay = 1;                                        // see step 2
 };
+
+// Readout rows as integers (readout_dtype kI8): a row x has the scale s = max|x|/127 and the integers x/s rounded to
+// nearest, ties to even. So every element is off by s/2 = max|x|/254 at most. A row with a number that is not finite
+// has the scale NaN, and reads as NaN.
 
 // Takes one overflow chunk of n tokens into the state:
 //  1. A token's redundancy is the largest k̄·LN(key sum) over all rows, sinks included. The num_appends least redundant
 //     tokens (ties: the earlier token) become rows, in token order; radius = norm of the value as appended, or 1.
+//     With append_below < +inf only those of them whose redundancy is below it: −inf appends none, +inf all.
 //  2. Every other token adds its gated key and value to the row >= num_sinks, new rows included, with the largest
 //     k̄·LN(key sum) as it stands after step 1 (ties: the lowest row). Radii stay; with kMean every row's grows by 1.
+//     second_merge times the same is added to the row with the second largest (ties: the lowest row left), if there is
+//     one. Rows older than this update that are added to are multiplied by merge_decay first, once: key and value sum.
 // Readout rows of touched rows are refreshed. Scores are computed from the float32 sums, whatever readout_dtype is.
-// If n > num_appends there must be at least one row that is no sink; rows.count + num_appends <= rows.capacity.
-// Returns the row of every token, in token order (for tests and provenance).
+// If a token merges there must be at least one row that is no sink; rows.count + num_appends <= rows.capacity.
+// Returns the row of every token, in token order (for tests and provenance): the best one of those that merge.
 std::vector<int64_t> UpdateRows(const SlotTokens& tokens, const SlotUpdateOptions& options, const MemoryKeyNorm& norm,
                                 SlotRows& rows);
 

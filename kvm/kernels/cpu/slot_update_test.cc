@@ -14,58 +14,6 @@ namespace {
 
 using ::testing::Message;
 
-// Far above float32's rounding of the tests' scores, which stay below 1000.
-constexpr double kClearGap = 1e-3;
-
-reference::SlotRules Rules(const SlotUpdateOptions& options, const Norm& norm) {
-  reference::SlotRules rules;
-  rules.norm_weight.assign(norm.weight.begin(), norm.weight.end());
-  rules.norm_bias.assign(norm.bias.begin(), norm.bias.end());
-  rules.num_sinks = options.num_sinks;
-  rules.gate_appends = options.gate_appends;
-  rules.use_radius = options.readout == ValueReadout::kRadius;
-  return rules;
-}
-
-// Sums must be exact, the numbers derived from them near the double ones.
-void ExpectEqualsReference(const Memory& memory, const reference::SlotState& state, const reference::SlotRules& rules) {
-  ASSERT_EQ(memory.rows.count, static_cast<int64_t>(state.radii.size()));
-  const double relative = memory.rows.readout_dtype == DType::kF32 ? 1e-6 : 1.0 / 256;
-  for (int64_t row = 0; row < memory.rows.count; ++row) {
-    SCOPED_TRACE(Message() << "row " << row);
-    const reference::Vector key = reference::ReadoutKey(state, row, rules);
-    const reference::Vector value = reference::ReadoutValue(state, row, rules);
-    for (int64_t c = 0; c < kQk; ++c) {
-      ASSERT_EQ(memory.key_sums[row * kQk + c], state.key_sums[row][c]);
-      ASSERT_NEAR(memory.ReadoutKey(row, c), key[c], relative * 8);
-    }
-    for (int64_t c = 0; c < kV; ++c) {
-      ASSERT_EQ(memory.value_sums[row * kV + c], state.value_sums[row][c]);
-      ASSERT_NEAR(memory.ReadoutValue(row, c), value[c], relative * 16);
-    }
-    ASSERT_NEAR(memory.radii[row], state.radii[row], 1e-6 * state.radii[row]);
-  }
-}
-
-// Rows 0..count, founded by tokens of their own.
-void Found(int64_t count, const Norm& norm, const SlotUpdateOptions& options, Memory& memory,
-           reference::SlotState& state) {
-  const Tokens tokens(count, /*seed=*/3);
-  FoundRows(tokens.View(), false, norm.View(), options.readout, memory.rows);
-  reference::FoundRows(tokens.Reference(), false, Rules(options, norm), state);
-}
-
-// One update in both worlds; everything must agree.
-void UpdateBoth(const Tokens& tokens, const SlotUpdateOptions& options, const Norm& norm, Memory& memory,
-                reference::SlotState& state) {
-  const reference::SlotRules rules = Rules(options, norm);
-  const std::vector<int64_t> routes = UpdateRows(tokens.View(), options, norm.View(), memory.rows);
-  const reference::SlotRoutes expected = reference::UpdateRows(tokens.Reference(), options.num_appends, rules, state);
-  ASSERT_GT(expected.smallest_gap, kClearGap) << "pick another seed: rounding could decide a route";
-  ASSERT_EQ(routes, expected.rows);
-  ExpectEqualsReference(memory, state, rules);
-}
-
 TEST(MemoryKeysTest, ZeroesChannelsThenNormalizes) {
   ForEveryTarget([] {
     const Norm norm;

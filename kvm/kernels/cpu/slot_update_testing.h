@@ -8,6 +8,7 @@
 #include <random>
 #include <vector>
 
+#include "gtest/gtest.h"
 #include "kvm/kernels/bfloat16.h"
 #include "kvm/kernels/cpu/slot_update.h"
 #include "kvm/kernels/key_value.h"
@@ -28,7 +29,11 @@ struct Memory {
         keys32(KeyPanelElements(capacity, kQk)),
         values32(capacity * kV),
         keys16(keys32.size()),
-        values16(values32.size()) {
+        values16(values32.size()),
+        keys8(keys32.size()),
+        values8(values32.size()),
+        key_scales(capacity),
+        value_scales(capacity) {
     rows.capacity = capacity;
     rows.qk_dim = kQk;
     rows.v_dim = kV;
@@ -36,17 +41,28 @@ struct Memory {
     rows.value_sums = value_sums.data();
     rows.radii = radii.data();
     rows.readout_dtype = dtype;
-    rows.readout_keys = dtype == DType::kF32 ? static_cast<void*>(keys32.data()) : keys16.data();
-    rows.readout_values = dtype == DType::kF32 ? static_cast<void*>(values32.data()) : values16.data();
+    rows.readout_keys = keys32.data();
+    rows.readout_values = values32.data();
+    if (dtype == DType::kBF16) {
+      rows.readout_keys = keys16.data();
+      rows.readout_values = values16.data();
+    } else if (dtype == DType::kI8) {
+      rows.readout_keys = keys8.data();
+      rows.readout_values = values8.data();
+      rows.readout_key_scales = key_scales.data();
+      rows.readout_value_scales = value_scales.data();
+    }
   }
   Memory(const Memory&) = delete;
 
   float ReadoutKey(int64_t row, int64_t c) const {
     const int64_t at = KeyPanelOffset(row, c, kQk);
+    if (rows.readout_dtype == DType::kI8) return key_scales[row] * static_cast<float>(keys8[at]);
     return rows.readout_dtype == DType::kF32 ? keys32[at] : ToFloat(keys16[at]);
   }
   float ReadoutValue(int64_t row, int64_t c) const {
     const int64_t at = row * kV + c;
+    if (rows.readout_dtype == DType::kI8) return value_scales[row] * static_cast<float>(values8[at]);
     return rows.readout_dtype == DType::kF32 ? values32[at] : ToFloat(values16[at]);
   }
   // Everything that is kept of a row.
@@ -61,6 +77,8 @@ struct Memory {
 
   std::vector<float> key_sums, value_sums, radii, keys32, values32;
   std::vector<BFloat16> keys16, values16;
+  std::vector<int8_t> keys8, values8;
+  std::vector<float> key_scales, value_scales;
   SlotRows rows;
 };
 
@@ -110,6 +128,62 @@ struct Norm {
   MemoryKeyNorm View() const { return {weight, bias}; }
   std::vector<float> weight, bias;
 };
+
+// Far above float32's rounding of the tests' scores, which stay below 1000.
+inline constexpr double kClearGap = 1e-3;
+
+inline reference::SlotRules Rules(const SlotUpdateOptions& options, const Norm& norm) {
+  reference::SlotRules rules;
+  rules.norm_weight.assign(norm.weight.begin(), norm.weight.end());
+  rules.norm_bias.assign(norm.bias.begin(), norm.bias.end());
+  rules.num_sinks = options.num_sinks;
+  rules.gate_appends = options.gate_appends;
+  rules.use_radius = options.readout == ValueReadout::kRadius;
+  rules.append_below = options.append_below;
+  rules.second_merge = options.second_merge;
+  rules.merge_decay = options.merge_decay;
+  return rules;
+}
+
+// Sums must be exact, the numbers derived from them near the double ones.
+inline void ExpectEqualsReference(const Memory& memory, const reference::SlotState& state,
+                                  const reference::SlotRules& rules) {
+  ASSERT_EQ(memory.rows.count, static_cast<int64_t>(state.radii.size()));
+  const double relative = memory.rows.readout_dtype == DType::kF32 ? 1e-6 : 1.0 / 256;
+  for (int64_t row = 0; row < memory.rows.count; ++row) {
+    SCOPED_TRACE(::testing::Message() << "row " << row);
+    const reference::Vector key = reference::ReadoutKey(state, row, rules);
+    const reference::Vector value = reference::ReadoutValue(state, row, rules);
+    for (int64_t c = 0; c < kQk; ++c) {
+      ASSERT_EQ(memory.key_sums[row * kQk + c], state.key_sums[row][c]);
+      ASSERT_NEAR(memory.ReadoutKey(row, c), key[c], relative * 8);
+    }
+    for (int64_t c = 0; c < kV; ++c) {
+      ASSERT_EQ(memory.value_sums[row * kV + c], state.value_sums[row][c]);
+      ASSERT_NEAR(memory.ReadoutValue(row, c), value[c], relative * 16);
+    }
+    ASSERT_NEAR(memory.radii[row], state.radii[row], 1e-6 * state.radii[row]);
+  }
+}
+
+// Rows 0..count, founded by tokens of their own.
+inline void Found(int64_t count, const Norm& norm, const SlotUpdateOptions& options, Memory& memory,
+                  reference::SlotState& state) {
+  const Tokens tokens(count, /*seed=*/3);
+  FoundRows(tokens.View(), false, norm.View(), options.readout, memory.rows);
+  reference::FoundRows(tokens.Reference(), false, Rules(options, norm), state);
+}
+
+// One update in both worlds; everything must agree.
+inline void UpdateBoth(const Tokens& tokens, const SlotUpdateOptions& options, const Norm& norm, Memory& memory,
+                       reference::SlotState& state) {
+  const reference::SlotRules rules = Rules(options, norm);
+  const std::vector<int64_t> routes = UpdateRows(tokens.View(), options, norm.View(), memory.rows);
+  const reference::SlotRoutes expected = reference::UpdateRows(tokens.Reference(), options.num_appends, rules, state);
+  ASSERT_GT(expected.smallest_gap, kClearGap) << "pick another seed: rounding could decide a route";
+  ASSERT_EQ(routes, expected.rows);
+  ExpectEqualsReference(memory, state, rules);
+}
 
 }  // namespace kvm
 

@@ -8,6 +8,8 @@ namespace reference {
 
 double Sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
 
+double Silu(double x) { return x == -INFINITY ? 0 : x * Sigmoid(x); }
+
 double Softplus(double x) { return std::max(x, 0.0) + std::log1p(std::exp(-std::fabs(x))); }
 
 double OnePlusElu(double x) { return x > 0 ? 1 + x : std::exp(x); }

@@ -7,6 +7,9 @@ namespace reference {
 // 1/(1 + exp(−x)).
 double Sigmoid(double x);
 
+// x/(1 + exp(−x)).
+double Silu(double x);
+
 // log(1 + exp(x)).
 double Softplus(double x);
 

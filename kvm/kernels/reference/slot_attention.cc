@@ -16,7 +16,7 @@ std::vector<double> SlotAttention(const std::vector<double>& query, int64_t posi
     double dot = 0;
     for (size_t c = 0; c < query.size(); ++c) dot += query[c] * key.key[c];
     seen.push_back(&key);
-    scores.push_back(dot * (key.is_state ? state_scale : window_scale));
+    scores.push_back(dot * (key.is_state ? state_scale : window_scale) + key.bias);
   }
 
   const double max = *std::max_element(scores.begin(), scores.end());

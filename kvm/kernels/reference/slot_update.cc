@@ -90,9 +90,12 @@ SlotRoutes UpdateRows(const std::vector<SlotToken>& tokens, int64_t num_appends,
     for (size_t t = 0; t < tokens.size(); ++t) {
       if (!appended[t] && (least == tokens.size() || redundancy[t] < redundancy[least])) least = t;
     }
+    routes.smallest_gap = std::min(routes.smallest_gap, Gap(redundancy[least], {rules.append_below}));
+    if (redundancy[least] >= rules.append_below) break;
     appended[least] = true;
     routes.smallest_gap = std::min(routes.smallest_gap, Gap(redundancy[least], redundancy));
   }
+  const int64_t old_count = static_cast<int64_t>(state.radii.size());
   for (size_t t = 0; t < tokens.size(); ++t) {
     if (!appended[t]) continue;
     routes.rows[t] = static_cast<int64_t>(state.radii.size());
@@ -100,6 +103,11 @@ SlotRoutes UpdateRows(const std::vector<SlotToken>& tokens, int64_t num_appends,
   }
 
   // Merges: all picks first, then the additions.
+  struct Addition {
+    size_t token;
+    double weight;
+  };
+  std::vector<std::vector<Addition>> additions(state.radii.size());
   for (size_t t = 0; t < tokens.size(); ++t) {
     if (appended[t]) continue;
     Vector scores = Scores(tokens[t], rules, state);
@@ -107,11 +115,24 @@ SlotRoutes UpdateRows(const std::vector<SlotToken>& tokens, int64_t num_appends,
     const auto best = std::max_element(scores.begin(), scores.end());
     routes.rows[t] = rules.num_sinks + (best - scores.begin());
     routes.smallest_gap = std::min(routes.smallest_gap, Gap(*best, scores));
+    additions[routes.rows[t]].push_back({t, 1});
+    if (rules.second_merge == 0 || scores.size() < 2) continue;
+    *best = -std::numeric_limits<double>::infinity();
+    const auto second = std::max_element(scores.begin(), scores.end());
+    routes.smallest_gap = std::min(routes.smallest_gap, Gap(*second, scores));
+    additions[rules.num_sinks + (second - scores.begin())].push_back({t, rules.second_merge});
   }
-  for (size_t t = 0; t < tokens.size(); ++t) {
-    if (appended[t]) continue;
-    Add(Scaled(tokens[t].key_gate, tokens[t].key), state.key_sums[routes.rows[t]]);
-    Add(Scaled(tokens[t].value_gate, tokens[t].value), state.value_sums[routes.rows[t]]);
+  for (size_t row = 0; row < additions.size(); ++row) {
+    Vector& key_sum = state.key_sums[row];
+    Vector& value_sum = state.value_sums[row];
+    if (!additions[row].empty() && static_cast<int64_t>(row) < old_count) {
+      key_sum = Scaled(rules.merge_decay, key_sum);
+      value_sum = Scaled(rules.merge_decay, value_sum);
+    }
+    for (const Addition& a : additions[row]) {
+      Add(Scaled(a.weight * tokens[a.token].key_gate, tokens[a.token].key), key_sum);
+      Add(Scaled(a.weight * tokens[a.token].value_gate, tokens[a.token].value), value_sum);
+    }
   }
   if (!rules.use_radius) {
     for (double& count : state.radii) count += 1;

@@ -2,6 +2,7 @@
 #define KVM_KERNELS_REFERENCE_SLOT_UPDATE_H_
 
 #include <cstdint>
+#include <limits>
 #include <vector>
 
 namespace kvm {
@@ -29,6 +30,9 @@ struct SlotRules {
   int64_t num_sinks = 0;
   bool gate_appends = false;
   bool use_radius = true;
+  double append_below = std::numeric_limits<double>::infinity();
+  double second_merge = 0;
+  double merge_decay = 1;
 };
 
 struct SlotRoutes {
@@ -43,7 +47,8 @@ Vector MemoryKey(Vector key, int64_t zeroed, const Vector& norm_weight, const Ve
 // Every token becomes a row.
 void FoundRows(const std::vector<SlotToken>& tokens, bool gated, const SlotRules& rules, SlotState& state);
 
-// The least redundant `num_appends` tokens become rows, the others are added to the most similar row.
+// The least redundant `num_appends` tokens, as far as their redundancy is below append_below, become rows. The others
+// are added to the most similar row, and second_merge times to the next; old rows added to decay first.
 SlotRoutes UpdateRows(const std::vector<SlotToken>& tokens, int64_t num_appends, const SlotRules& rules,
                       SlotState& state);
 

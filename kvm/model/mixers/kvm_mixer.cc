@@ -11,6 +11,9 @@
 #include "kvm/model/mixers/kvm_state.h"
 #include "kvm/model/mixers/qkv_projection.h"
 #include "kvm/model/mixers/row_blocks.h"
+#include "kvm/model/model_options.h"
+#include "kvm/model/stack_spec.h"
+#include "kvm/state/slot_budget.h"
 
 namespace kvm {
 namespace {
@@ -26,6 +29,7 @@ struct ChunkPiece {
 // Queries, keys, values and merge gates [n, Hk] (no columns without merge gate) of a batch.
 struct Projected {
   MatrixView<float> q, k, v, gates;
+  MatrixView<const float> state_q;  // what the state is asked with where that is not q, else empty
 };
 
 class KvmMixer : public Mixer {
@@ -33,7 +37,7 @@ class KvmMixer : public Mixer {
   KvmMixer(const KvmSpec& spec, int64_t width, TableType rotary_table, const LayerWeights& weights, DType state);
 
   std::unique_ptr<MixerState> NewState() const override {
-    return std::make_unique<KvmState>(projection_.NewHistory(), window_shape_);
+    return std::make_unique<KvmState>(projection_.NewHistory(), window_shape_, readout_dtype_);
   }
   void Extend(MatrixView<const float> x, MatrixView<const float> anchor, absl::Span<const SequenceRows> sequences,
               MatrixView<float> out, ExecutionContext& context) const override;
@@ -49,6 +53,8 @@ class KvmMixer : public Mixer {
   MemoryKeyNorm memory_key_norm() const { return {ln_s_k_weight_, ln_s_k_bias_}; }
   ValueReadout value_readout() const { return spec_.use_radius() ? ValueReadout::kRadius : ValueReadout::kMean; }
 
+  // Copies queries with the rotary channels of every head zeroed.
+  void WithoutRotaryChannels(MatrixView<const float> queries, MatrixView<float> out) const;
   // Takes pieces, at most one of each sequence, through update, window and attention.
   void ExtendPieces(absl::Span<const ChunkPiece> pieces, const Projected& in, MatrixView<float> attended,
                     ExecutionContext& context) const;
@@ -67,7 +73,8 @@ class KvmMixer : public Mixer {
   KvmSpec spec_;
   QkvProjection projection_;
   BlockWindowShape window_shape_;
-  SlotBudget budget_;
+  DType readout_dtype_;
+  std::vector<SlotBudget> budgets_;  // of each key/value head
   PackedMatrix key_weighting_;
   std::vector<float> ln_s_k_weight_, ln_s_k_bias_;
   std::vector<float> state_scales_, window_scales_;  // per query head: temperature / sqrt(dk)
@@ -77,8 +84,9 @@ KvmMixer::KvmMixer(const KvmSpec& spec, int64_t width, TableType rotary_table, c
     : spec_(spec),
       projection_(spec.projections(), width, rotary_table, weights),
       window_shape_{projection_.heads().num_kv_heads, projection_.heads().qk_dim, projection_.heads().v_dim,
-                    spec.chunk_len(), state},
-      budget_(ToSlotBudget(spec.budget())),
+                    spec.chunk_len(), WindowDType(state)},
+      readout_dtype_(state),
+      budgets_(ToHeadBudgets(spec)),
       ln_s_k_weight_(weights.Vector("ln_s_k.weight")),
       ln_s_k_bias_(weights.Vector("ln_s_k.bias")) {
   if (has_gate()) key_weighting_ = weights.Matrix("key_weighting.weight");
@@ -107,6 +115,13 @@ void KvmMixer::Extend(MatrixView<const float> x, MatrixView<const float> anchor,
     rows.push_back({s.first_row, s.num_tokens, s.position, &static_cast<KvmState*>(s.state)->history});
   }
   projection_.Project(x, anchor, rows, projected.q, projected.k, projected.v, context);
+  if (spec_.separate_rotary()) {
+    const MatrixView<float> state_q = context.scratch.Matrix(x.rows, projection_.q_width());
+    ForRowBlocks(context.pool, x.rows, [&](int64_t begin, int64_t count) {
+      WithoutRotaryChannels(projected.q.Rows(begin, count), state_q.Rows(begin, count));
+    });
+    projected.state_q = state_q;
+  }
   if (has_gate()) {
     projected.gates = context.scratch.Matrix(x.rows, window_shape_.num_heads);
     MatMul(x, key_weighting_, projected.gates, context.pool);
@@ -130,6 +145,15 @@ void KvmMixer::Extend(MatrixView<const float> x, MatrixView<const float> anchor,
     ExtendPieces(pieces, projected, attended, context);
   }
   projection_.Output(attended, out, context);
+}
+
+void KvmMixer::WithoutRotaryChannels(MatrixView<const float> queries, MatrixView<float> out) const {
+  for (int64_t r = 0; r < queries.rows; ++r) {
+    std::copy_n(queries.row(r), queries.cols, out.row(r));
+    for (int64_t head = 0; head < queries.cols; head += projection_.heads().qk_dim) {
+      std::fill_n(out.row(r) + head, spec_.projections().rotary_dim(), 0.0f);
+    }
+  }
 }
 
 void KvmMixer::ExtendPieces(absl::Span<const ChunkPiece> pieces, const Projected& in, MatrixView<float> attended,
@@ -179,12 +203,15 @@ void KvmMixer::TakeOverflow(absl::Span<const ChunkPiece> pieces, ExecutionContex
 
     const int64_t present = state.heads[h].count();
     const int64_t available = state.covered + chunk;
-    const int64_t target = TargetRows(budget_, piece.position, available, chunk, present);
+    const int64_t target = TargetRows(budgets_[h], piece.position, available, chunk, present);
     SlotUpdateOptions options;
     options.num_sinks = spec_.num_sinks();
     options.num_appends = std::min(target - present, chunk);
     options.gate_appends = spec_.gate_appended_rows();
     options.readout = value_readout();
+    options.append_below = static_cast<float>(budgets_[h].append_below);
+    options.second_merge = static_cast<float>(spec_.second_merge());
+    options.merge_decay = static_cast<float>(spec_.merge_decay());
     SlotRows rows = state.heads[h].Reserve(options.num_appends);
     UpdateRows(Gated(head_keys, head_values, gates.row_span(task)), options, memory_key_norm(), rows);
     state.heads[h].Commit(rows);
@@ -249,6 +276,9 @@ void KvmMixer::Attend(absl::Span<const ChunkPiece> pieces, const Projected& in, 
     for (int64_t h = 0; h < heads.num_heads; ++h) {
       AttentionHead head;
       head.queries = in.q.Rows(p.first_row, p.num_tokens).Cols(h * heads.qk_dim, heads.qk_dim);
+      if (in.state_q.rows > 0) {
+        head.state_queries = in.state_q.Rows(p.first_row, p.num_tokens).Cols(h * heads.qk_dim, heads.qk_dim);
+      }
       head.out = attended.Rows(p.first_row, p.num_tokens).Cols(h * heads.v_dim, heads.v_dim);
       head.segments = segments[i * heads.num_kv_heads + h / group];
       head.first_position = p.position;

@@ -16,7 +16,8 @@
 
 namespace kvm {
 
-// `spec` is valid and `weights` has its parameters; `state` is the dtype of the window and the readout rows.
+// `spec` is valid and `weights` has its parameters; `state` is the dtype of the readout rows and, unless it is kI8, of
+// the window.
 std::unique_ptr<Mixer> NewKvmMixer(const KvmSpec& spec, int64_t width, TableType rotary_table,
                                    const LayerWeights& weights, DType state);
 

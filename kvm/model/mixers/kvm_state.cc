@@ -5,16 +5,22 @@
 
 namespace kvm {
 
-KvmState::KvmState(ShiftHistory history, const BlockWindowShape& window_shape)
+KvmState::KvmState(ShiftHistory history, const BlockWindowShape& window_shape, DType readout)
     : history(std::move(history)),
       window(window_shape),
-      heads(window_shape.num_heads, SlotMemory(window_shape.qk_dim, window_shape.v_dim, window_shape.dtype)),
+      heads(window_shape.num_heads, SlotMemory(window_shape.qk_dim, window_shape.v_dim, readout)),
       shape_(window_shape) {}
 
 int64_t KvmState::ByteSize() const {
   int64_t bytes = history.ByteSize() + window.ByteSize() + static_cast<int64_t>(gates.size() * sizeof(float));
   for (const SlotMemory& head : heads) bytes += head.ByteSize();
   return bytes;
+}
+
+int64_t KvmState::NumRows() const {
+  int64_t most = 0;
+  for (const SlotMemory& head : heads) most = std::max(most, head.count());
+  return most;
 }
 
 void KvmState::DropBefore(int64_t position) {
@@ -32,8 +38,8 @@ std::vector<NamedTensor> KvmState::Export() const {
   Tensor window_keys(DType::kF32, {num_heads, length, shape_.qk_dim});
   Tensor window_values(DType::kF32, {num_heads, length, shape_.v_dim});
   for (int64_t h = 0; h < num_heads; ++h) {
-    const auto copy = [h](absl::Span<const float> from, Tensor& to) {
-      std::copy(from.begin(), from.end(), to.floats().begin() + h * static_cast<int64_t>(from.size()));
+    const auto copy = [h, rows](absl::Span<const float> from, Tensor& to) {
+      std::copy(from.begin(), from.end(), to.floats().begin() + h * rows * to.shape()[2]);
     };
     copy(heads[h].key_sums(), keys);
     copy(heads[h].value_sums(), values);
@@ -50,6 +56,11 @@ std::vector<NamedTensor> KvmState::Export() const {
   tensors.push_back({"kvm_s_k", std::move(keys)});
   tensors.push_back({"kvm_s_v", std::move(values)});
   tensors.push_back({"kvm_s_vlen", std::move(radii)});
+  std::vector<int64_t> counts;
+  for (const SlotMemory& head : heads) counts.push_back(head.count());
+  if (std::count(counts.begin(), counts.end(), rows) != num_heads) {
+    tensors.push_back({"kvm_row_counts", Tensor::FromInts({num_heads}, counts)});
+  }
   tensors.push_back({"kvm_state_coverage_len", Tensor::FromInts({}, {covered})});
   tensors.push_back({"kvm_bswa_begin", Tensor::FromInts({}, {window.begin()})});
   tensors.push_back({"kvm_bswa_k", std::move(window_keys)});

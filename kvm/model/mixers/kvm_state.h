@@ -14,15 +14,19 @@ namespace kvm {
 // What a KVM layer remembers of one sequence.
 class KvmState : public MixerState {
  public:
-  KvmState(ShiftHistory history, const BlockWindowShape& window_shape);
+  // `readout`: the dtype of rows as queries read them.
+  KvmState(ShiftHistory history, const BlockWindowShape& window_shape, DType readout);
 
   std::unique_ptr<MixerState> Clone() const override { return std::make_unique<KvmState>(*this); }
   int64_t ByteSize() const override;
   // kvm_s_k [Hk, M, dk], kvm_s_v [Hk, M, dv], kvm_s_vlen [Hk, M, 1]: sums and radii; kvm_state_coverage_len []: tokens
   // in the state; kvm_bswa_begin []: the window's first position; kvm_bswa_k, kvm_bswa_v [Hk, L, d]: the window;
   // kvm_bswa_merge_gate [Hk, L, 1], ones without merge gate; and the shift histories.
+  // When heads have different numbers of rows M is the largest, the rows that a head lacks are zero, and there is also
+  // kvm_row_counts [Hk].
   std::vector<NamedTensor> Export() const override;
-  int64_t NumRows() const override { return heads[0].count(); }
+  // Of the head that has most.
+  int64_t NumRows() const override;
 
   // The window gives up everything before `position`, its gates too.
   void DropBefore(int64_t position);

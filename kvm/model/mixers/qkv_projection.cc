@@ -22,18 +22,22 @@ void ShiftHistory::Export(std::vector<NamedTensor>* tensors) const {
 
 QkvProjection::QkvProjection(const ProjectionSpec& spec, int64_t width, TableType rotary_table,
                              const LayerWeights& weights)
+    : QkvProjection(spec, width, weights) {
+  rotary_table_ = rotary_table == BFLOAT16 ? DType::kBF16 : DType::kF32;
+  rotary_frequencies_ = RotaryFrequencies(spec.rotary_dim(), spec.rotary_theta());
+  ln_q_ = {weights.Vector("ln_q.weight"), weights.Vector("ln_q.bias")};
+  ln_k_ = {weights.Vector("ln_k.weight"), weights.Vector("ln_k.bias")};
+}
+
+QkvProjection::QkvProjection(const ProjectionSpec& spec, int64_t width, const LayerWeights& weights)
     : heads_(ResolveHeads(spec, width)),
       width_(width),
       value_residual_(spec.value_residual()),
       token_shift_(spec.token_shift()),
-      rotary_table_(rotary_table == BFLOAT16 ? DType::kBF16 : DType::kF32),
-      rotary_frequencies_(RotaryFrequencies(spec.rotary_dim(), spec.rotary_theta())),
       c_q_(weights.Matrix("c_q.weight")),
       c_k_(weights.Matrix("c_k.weight")),
       c_v_(weights.Matrix("c_v.weight")),
-      c_proj_(weights.Matrix("c_proj.weight")),
-      ln_q_{weights.Vector("ln_q.weight"), weights.Vector("ln_q.bias")},
-      ln_k_{weights.Vector("ln_k.weight"), weights.Vector("ln_k.bias")} {
+      c_proj_(weights.Matrix("c_proj.weight")) {
   if (token_shift_) {
     x_q_ = weights.Vector("x_q");
     x_k_ = weights.Vector("x_k");
@@ -95,7 +99,7 @@ void QkvProjection::Project(MatrixView<const float> x, MatrixView<const float> a
     const float* const last = x.row(s.first_row + s.num_tokens - 1);
     if (!s.history->x.empty()) std::copy(last, last + width_, s.history->x.begin());
   }
-  NormalizeAndRotate(sequences, q, k, context);
+  if (!ln_q_.weight.empty()) NormalizeAndRotate(sequences, q, k, context);
 }
 
 void QkvProjection::GatedValueResidual(MatrixView<const float> x, MatrixView<const float> anchor, MatrixView<float> v,

@@ -2,7 +2,7 @@
 #define KVM_MODEL_MIXERS_QKV_PROJECTION_H_
 
 // From a layer's input to queries, keys and values: the part that all attention-style mixers share. Projections, value
-// residual, token shift, per-head layer norm and rotary embedding, in that order.
+// residual, token shift and, for most of them, per-head layer norm and rotary embedding, in that order.
 
 #include <cstdint>
 #include <vector>
@@ -41,6 +41,9 @@ class QkvProjection {
  public:
   // Loads c_q, c_k, c_v, c_proj, ln_q, ln_k and whatever the value residual and token shift need.
   QkvProjection(const ProjectionSpec& spec, int64_t width, TableType rotary_table, const LayerWeights& weights);
+
+  // Ends with the token shift: no layer norm, no rotary embedding.
+  QkvProjection(const ProjectionSpec& spec, int64_t width, const LayerWeights& weights);
 
   const HeadSizes& heads() const { return heads_; }
   int64_t q_width() const { return heads_.num_heads * heads_.qk_dim; }
@@ -81,10 +84,10 @@ class QkvProjection {
   int64_t width_;
   ValueResidual value_residual_;
   bool token_shift_;
-  DType rotary_table_;
+  DType rotary_table_ = DType::kF32;
   std::vector<float> rotary_frequencies_;
   PackedMatrix c_q_, c_k_, c_v_, c_proj_, v_gate1_, v_gate2_;
-  LayerNormWeights ln_q_, ln_k_;
+  LayerNormWeights ln_q_, ln_k_;  // empty for none
   std::vector<float> x_q_, x_k_, x_v_, x_gate_, v_gate0_;
   float lamb_ = 0;
 };

@@ -4,6 +4,7 @@
 #include <utility>
 #include <vector>
 
+#include "kvm/kernels/cpu/chunked_delta.h"
 #include "kvm/kernels/cpu/elementwise.h"
 #include "kvm/kernels/cpu/norms.h"
 #include "kvm/kernels/cpu/wkv7.h"
@@ -62,7 +63,7 @@ struct LowRank {
 
 class Rwkv7Mixer : public Mixer {
  public:
-  Rwkv7Mixer(const Rwkv7Spec& spec, int64_t width, const LayerWeights& weights);
+  Rwkv7Mixer(const Rwkv7Spec& spec, int64_t width, const LayerWeights& weights, bool chunked);
 
   std::unique_ptr<MixerState> NewState() const override {
     return std::make_unique<Rwkv7State>(width_, num_heads_, head_dim_);
@@ -80,17 +81,19 @@ class Rwkv7Mixer : public Mixer {
   int64_t num_heads_;
   int64_t head_dim_;
   bool token_shift_;
+  bool chunked_;
   std::vector<float> x_r_, x_w_, x_k_, x_v_, x_a_, x_g_;
   std::vector<float> w0_, a0_, v0_, k_k_, k_a_, r_k_, ln_x_weight_, ln_x_bias_;
   LowRank decay_, in_context_rate_, value_gate_, gate_;
   PackedMatrix receptance_, key_, value_, output_;
 };
 
-Rwkv7Mixer::Rwkv7Mixer(const Rwkv7Spec& spec, int64_t width, const LayerWeights& weights)
+Rwkv7Mixer::Rwkv7Mixer(const Rwkv7Spec& spec, int64_t width, const LayerWeights& weights, bool chunked)
     : width_(width),
       num_heads_(spec.num_heads()),
       head_dim_(width / spec.num_heads()),
       token_shift_(spec.token_shift()),
+      chunked_(chunked),
       w0_(weights.Vector("w0")),
       a0_(weights.Vector("a0")),
       v0_(weights.Vector("v0")),
@@ -151,9 +154,10 @@ void Rwkv7Mixer::Extend(MatrixView<const float> x, MatrixView<const float> ancho
     Wkv7Keys(rows(k), rows(a), k_k_, k_a_, head_dim_, rows(kappa));
   });
 
-  std::vector<Wkv7Head> heads;
+  std::vector<Wkv7Head> stepped, chunked;
   for (const SequenceRows& s : sequences) {
     Rwkv7State& state = *static_cast<Rwkv7State*>(s.state);
+    std::vector<Wkv7Head>& heads = chunked_ && s.num_tokens >= kMinChunkedTokens ? chunked : stepped;
     for (int64_t h = 0; h < num_heads_; ++h) {
       const auto head = [&](MatrixView<float> m) {
         return m.Rows(s.first_row, s.num_tokens).Cols(h * head_dim_, head_dim_);
@@ -164,7 +168,8 @@ void Rwkv7Mixer::Extend(MatrixView<const float> x, MatrixView<const float> ancho
     const float* const last = x.row(s.first_row + s.num_tokens - 1);
     std::copy(last, last + width_, state.shift.begin());
   }
-  Wkv7(heads, context.pool);
+  Wkv7(stepped, context.pool);
+  ChunkedWkv7(chunked, context.pool);
 
   ForRowBlocks(context.pool, n, [&](int64_t begin, int64_t count) {
     const auto rows = [&](MatrixView<float> m) { return m.Rows(begin, count); };
@@ -198,8 +203,8 @@ int64_t Rwkv7Mixer::WeightByteSize() const {
 
 }  // namespace
 
-std::unique_ptr<Mixer> NewRwkv7Mixer(const Rwkv7Spec& spec, int64_t width, const LayerWeights& weights) {
-  return std::make_unique<Rwkv7Mixer>(spec, width, weights);
+std::unique_ptr<Mixer> NewRwkv7Mixer(const Rwkv7Spec& spec, int64_t width, const LayerWeights& weights, bool chunked) {
+  return std::make_unique<Rwkv7Mixer>(spec, width, weights, chunked);
 }
 
 }  // namespace kvm

@@ -11,8 +11,9 @@
 
 namespace kvm {
 
-// `spec` is valid and `weights` has its parameters. The state is always float32.
-std::unique_ptr<Mixer> NewRwkv7Mixer(const Rwkv7Spec& spec, int64_t width, const LayerWeights& weights);
+// `spec` is valid and `weights` has its parameters. The state is always float32. `chunked`: see
+// ModelOptions::chunked_recurrences.
+std::unique_ptr<Mixer> NewRwkv7Mixer(const Rwkv7Spec& spec, int64_t width, const LayerWeights& weights, bool chunked);
 
 }  // namespace kvm
 

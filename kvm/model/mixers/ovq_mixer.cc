@@ -1,0 +1,245 @@
+#include "kvm/model/mixers/ovq_mixer.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+#include <vector>
+
+#include "kvm/kernels/cpu/elementwise.h"
+#include "kvm/kernels/cpu/norms.h"
+#include "kvm/kernels/cpu/slot_attention.h"
+#include "kvm/model/mixers/chunk_pieces.h"
+#include "kvm/model/mixers/qkv_projection.h"
+#include "kvm/model/mixers/row_blocks.h"
+#include "kvm/state/block_window.h"
+#include "kvm/state/ovq_memory.h"
+
+namespace kvm {
+namespace {
+
+// Added to the lengths of queries and keys.
+constexpr float kLengthEpsilon = 1e-5f;
+
+// What an OVQ layer remembers of one sequence.
+class OvqState : public MixerState {
+ public:
+  OvqState(ShiftHistory history, const BlockWindowShape& shape, int64_t max_centroids)
+      : history(std::move(history)),
+        pending(shape),
+        heads(shape.num_heads, OvqMemory(shape.v_dim)),
+        shape_(shape),
+        max_centroids_(max_centroids) {}
+
+  std::unique_ptr<MixerState> Clone() const override { return std::make_unique<OvqState>(*this); }
+  int64_t ByteSize() const override {
+    int64_t bytes = history.ByteSize() + pending.ByteSize();
+    for (const OvqMemory& head : heads) bytes += head.ByteSize();
+    return bytes;
+  }
+  // ovq_d_k, ovq_d_v [H, M, d], ovq_d_counts [H, M, 1]: the dictionary with zero rows up to its largest size;
+  // ovq_pending_k, ovq_pending_v [H, L, d]: the chunk being filled; and the shift histories.
+  std::vector<NamedTensor> Export() const override;
+  int64_t NumRows() const override { return heads[0].count(); }
+
+  ShiftHistory history;
+  BlockWindow pending;           // keys of unit length, and values
+  std::vector<OvqMemory> heads;  // the dictionaries
+
+ private:
+  BlockWindowShape shape_;
+  int64_t max_centroids_;
+};
+
+std::vector<NamedTensor> OvqState::Export() const {
+  const int64_t num_heads = shape_.num_heads, dim = shape_.v_dim;
+  const int64_t length = pending.end() - pending.begin();
+  Tensor keys(DType::kF32, {num_heads, max_centroids_, dim}), values(DType::kF32, {num_heads, max_centroids_, dim});
+  Tensor counts(DType::kF32, {num_heads, max_centroids_, 1});
+  Tensor pending_keys(DType::kF32, {num_heads, length, dim}), pending_values(DType::kF32, {num_heads, length, dim});
+  for (int64_t h = 0; h < num_heads; ++h) {
+    const auto head = [h, dim](Tensor& tensor) {
+      const int64_t rows = tensor.shape()[1];
+      return MatrixView<float>(tensor.floats().data() + h * rows * dim, rows, dim);
+    };
+    heads[h].Read(head(keys), head(values), counts.floats().subspan(h * max_centroids_, max_centroids_));
+    pending.Read(h, pending.begin(), length, head(pending_keys), head(pending_values));
+  }
+  std::vector<NamedTensor> tensors;
+  history.Export(&tensors);
+  tensors.push_back({"ovq_d_k", std::move(keys)});
+  tensors.push_back({"ovq_d_v", std::move(values)});
+  tensors.push_back({"ovq_d_counts", std::move(counts)});
+  tensors.push_back({"ovq_pending_k", std::move(pending_keys)});
+  tensors.push_back({"ovq_pending_v", std::move(pending_values)});
+  return tensors;
+}
+
+class OvqMixer : public Mixer {
+ public:
+  OvqMixer(const OvqSpec& spec, int64_t width, const LayerWeights& weights, DType state);
+
+  std::unique_ptr<MixerState> NewState() const override {
+    return std::make_unique<OvqState>(projection_.NewHistory(), pending_shape_, spec_.max_centroids());
+  }
+  void Extend(MatrixView<const float> x, MatrixView<const float> anchor, absl::Span<const SequenceRows> sequences,
+              MatrixView<float> out, ExecutionContext& context) const override;
+  void AnchorValues(MatrixView<const float> x0, absl::Span<const AnchorRows>, MatrixView<float> out,
+                    ExecutionContext& context) const override {
+    projection_.AnchorValues(x0, out, context);
+  }
+  int64_t value_width() const override { return projection_.v_width(); }
+  int64_t WeightByteSize() const override { return projection_.WeightByteSize(); }
+
+ private:
+  int64_t num_heads() const { return projection_.heads().num_heads; }
+  int64_t head_dim() const { return projection_.heads().v_dim; }
+  KeyValueSegment Readout(const OvqMemory& dictionary) const {
+    return dictionary.Readout(/*biased=*/!spec_.counts_for_rate_only());
+  }
+
+  // Queries that lie in one chunk each over dictionary and chunk.
+  void Attend(absl::Span<const SequenceRows> pieces, MatrixView<const float> q, MatrixView<float> attended,
+              ExecutionContext& context) const;
+  // Dictionaries take in the chunks that the pieces complete.
+  void TakeCompleteChunks(absl::Span<const SequenceRows> pieces, ExecutionContext& context) const;
+  // values −= what the dictionaries predict for keys. Both hold the chunk of state i, head h from row
+  // (i·num_heads + h)·chunk_len on.
+  void SubtractPredictions(absl::Span<OvqState* const> states, MatrixView<const float> keys, MatrixView<float> values,
+                           ExecutionContext& context) const;
+
+  OvqSpec spec_;
+  QkvProjection projection_;
+  BlockWindowShape pending_shape_;
+  std::vector<float> scales_;  // per head: beta·sqrt(d)
+};
+
+OvqMixer::OvqMixer(const OvqSpec& spec, int64_t width, const LayerWeights& weights, DType state)
+    : spec_(spec),
+      projection_(spec.projections(), width, weights),
+      pending_shape_{num_heads(), head_dim(), head_dim(), spec.chunk_len(), state},
+      scales_(weights.Vector("beta")) {
+  for (float& scale : scales_) scale *= std::sqrt(static_cast<float>(head_dim()));
+}
+
+void OvqMixer::Extend(MatrixView<const float> x, MatrixView<const float> anchor,
+                      absl::Span<const SequenceRows> sequences, MatrixView<float> out,
+                      ExecutionContext& context) const {
+  const Scratch::Scope scope(context.scratch);
+  const MatrixView<float> q = context.scratch.Matrix(x.rows, projection_.q_width());
+  const MatrixView<float> k = context.scratch.Matrix(x.rows, projection_.k_width());
+  const MatrixView<float> v = context.scratch.Matrix(x.rows, projection_.v_width());
+  std::vector<ProjectionRows> rows;
+  for (const SequenceRows& s : sequences) {
+    rows.push_back({s.first_row, s.num_tokens, s.position, &static_cast<OvqState*>(s.state)->history});
+  }
+  projection_.Project(x, anchor, rows, q, k, v, context);
+  ForRowBlocks(context.pool, x.rows, [&](int64_t begin, int64_t count) {
+    for (const MatrixView<float>& m : {q.Rows(begin, count), k.Rows(begin, count)}) {
+      HeadSoftUnitLength(m, head_dim(), kLengthEpsilon, m);
+    }
+  });
+
+  const MatrixView<float> attended = context.scratch.Matrix(x.rows, projection_.out_width());
+  ForChunkPieces(sequences, spec_.chunk_len(), [&](absl::Span<const SequenceRows> pieces) {
+    for (const SequenceRows& p : pieces) {
+      static_cast<OvqState*>(p.state)->pending.Append(k.Rows(p.first_row, p.num_tokens),
+                                                      v.Rows(p.first_row, p.num_tokens));
+    }
+    Attend(pieces, q, attended, context);
+    TakeCompleteChunks(pieces, context);
+  });
+  projection_.Output(attended, out, context);
+}
+
+void OvqMixer::Attend(absl::Span<const SequenceRows> pieces, MatrixView<const float> q, MatrixView<float> attended,
+                      ExecutionContext& context) const {
+  std::vector<std::vector<KeyValueSegment>> segments(pieces.size() * num_heads());
+  std::vector<AttentionHead> work;
+  for (size_t i = 0; i < pieces.size(); ++i) {
+    const SequenceRows& p = pieces[i];
+    const OvqState& state = *static_cast<const OvqState*>(p.state);
+    for (int64_t h = 0; h < num_heads(); ++h) {
+      std::vector<KeyValueSegment>& of_head = segments[i * num_heads() + h];
+      of_head.push_back(Readout(state.heads[h]));
+      state.pending.AppendSegments(h, &of_head);
+      AttentionHead head;
+      head.queries = q.Rows(p.first_row, p.num_tokens).Cols(h * head_dim(), head_dim());
+      head.out = attended.Rows(p.first_row, p.num_tokens).Cols(h * head_dim(), head_dim());
+      head.segments = of_head;
+      head.first_position = p.position;
+      head.state_scale = head.window_scale = scales_[h];
+      work.push_back(head);
+    }
+  }
+  SlotAttention(work, context.pool);
+}
+
+void OvqMixer::TakeCompleteChunks(absl::Span<const SequenceRows> pieces, ExecutionContext& context) const {
+  const int64_t chunk = spec_.chunk_len();
+  std::vector<OvqState*> states;
+  for (const SequenceRows& p : pieces) {
+    if ((p.position + p.num_tokens) % chunk == 0) states.push_back(static_cast<OvqState*>(p.state));
+  }
+  if (states.empty()) return;
+
+  const Scratch::Scope scope(context.scratch);
+  const int64_t tasks = static_cast<int64_t>(states.size()) * num_heads();
+  const MatrixView<float> keys = context.scratch.Matrix(tasks * chunk, head_dim());
+  const MatrixView<float> values = context.scratch.Matrix(tasks * chunk, head_dim());
+  context.pool.ParallelFor(tasks, [&](int64_t task) {
+    const BlockWindow& pending = states[task / num_heads()]->pending;
+    pending.Read(task % num_heads(), pending.begin(), chunk, keys.Rows(task * chunk, chunk),
+                 values.Rows(task * chunk, chunk));
+  });
+  if (spec_.delta_rule()) SubtractPredictions(states, keys, values, context);
+  context.pool.ParallelFor(tasks, [&](int64_t task) {
+    OvqState& state = *states[task / num_heads()];
+    OvqMemory& memory = state.heads[task % num_heads()];
+    OvqUpdateOptions options;
+    options.num_centroids = DictionarySize(ToOvqSchedule(spec_), state.pending.end());
+    options.values_are_errors = spec_.delta_rule() && memory.count() > 0;
+    options.normalize_keys = spec_.normalize_centroids();
+    options.normalize_values = spec_.normalize_centroids() && !spec_.delta_rule();
+    OvqDictionary dictionary = memory.Reserve(options.num_centroids);
+    UpdateDictionary(keys.Rows(task * chunk, chunk), values.Rows(task * chunk, chunk), options, dictionary);
+    memory.Commit(dictionary);
+  });
+  for (OvqState* state : states) state->pending.DropBefore(state->pending.end());
+}
+
+void OvqMixer::SubtractPredictions(absl::Span<OvqState* const> states, MatrixView<const float> keys,
+                                   MatrixView<float> values, ExecutionContext& context) const {
+  const Scratch::Scope scope(context.scratch);
+  const int64_t chunk = spec_.chunk_len();
+  const MatrixView<float> predicted = context.scratch.Matrix(values.rows, values.cols);
+  std::vector<KeyValueSegment> dictionaries;
+  for (const OvqState* state : states) {
+    for (const OvqMemory& memory : state->heads) dictionaries.push_back(Readout(memory));
+  }
+  std::vector<AttentionHead> work;
+  std::vector<int64_t> rows;  // where each head's chunk begins
+  for (size_t task = 0; task < dictionaries.size(); ++task) {
+    if (dictionaries[task].count == 0) continue;
+    rows.push_back(static_cast<int64_t>(task) * chunk);
+    AttentionHead head;
+    head.queries = keys.Rows(rows.back(), chunk);
+    head.out = predicted.Rows(rows.back(), chunk);
+    head.segments = {&dictionaries[task], 1};
+    head.state_scale = scales_[task % num_heads()];
+    work.push_back(head);
+  }
+  SlotAttention(work, context.pool);
+  context.pool.ParallelFor(static_cast<int64_t>(rows.size()), [&](int64_t i) {
+    AddScaled(values.Rows(rows[i], chunk), -1, predicted.Rows(rows[i], chunk));
+  });
+}
+
+}  // namespace
+
+OvqSchedule ToOvqSchedule(const OvqSpec& spec) { return {spec.max_centroids(), spec.grow_linearly()}; }
+
+std::unique_ptr<Mixer> NewOvqMixer(const OvqSpec& spec, int64_t width, const LayerWeights& weights, DType state) {
+  return std::make_unique<OvqMixer>(spec, width, weights, state);
+}
+
+}  // namespace kvm

@@ -1,0 +1,52 @@
+#ifndef KVM_STATE_OVQ_MEMORY_H_
+#define KVM_STATE_OVQ_MEMORY_H_
+
+// The dictionary of one head of an OVQ layer. Owns the bytes; kvm/kernels/cpu/ovq_update.h does the arithmetic.
+
+#include <cstdint>
+
+#include "absl/types/span.h"
+#include "kvm/kernels/key_value.h"
+#include "kvm/kernels/matrix_view.h"
+#include "kvm/kernels/ovq_dictionary.h"
+#include "kvm/state/aligned_vector.h"
+
+namespace kvm {
+
+// Copies are deep (Fork). Thread-compatible.
+class OvqMemory {
+ public:
+  // `dim`: channels of keys and of values.
+  explicit OvqMemory(int64_t dim) : dim_(dim) {}
+
+  int64_t count() const { return count_; }
+
+  // A writable view with room for `num_centroids` in all. Valid until the next call; hand the grown view back with
+  // Commit().
+  OvqDictionary Reserve(int64_t num_centroids);
+  // Takes over dictionary.count of a view that Reserve() returned.
+  void Commit(const OvqDictionary& dictionary);
+
+  // What queries read: one state segment, with log counts as biases if `biased`.
+  KeyValueSegment Readout(bool biased) const;
+
+  // Copies all keys [count, dim], values [count, dim] and counts [count].
+  void Read(MatrixView<float> keys, MatrixView<float> values, absl::Span<float> counts) const;
+
+  // Bytes of the centroids in use.
+  int64_t ByteSize() const { return ByteSizeOf(count_, dim_); }
+  static int64_t ByteSizeOf(int64_t count, int64_t dim);
+
+ private:
+  int64_t dim_;
+  int64_t count_ = 0;
+  int64_t capacity_ = 0;
+  AlignedVector<float> keys_;  // in panels
+  AlignedVector<float> values_;
+  AlignedVector<float> counts_;
+  AlignedVector<float> log_counts_;
+};
+
+}  // namespace kvm
+
+#endif  // KVM_STATE_OVQ_MEMORY_H_

@@ -8,10 +8,10 @@
 #include "absl/status/status.h"
 
 // RETURN_IF_ERROR(Check(x));
-#define RETURN_IF_ERROR(expr)                           \
-  do {                                                  \
-    absl::Status kvm_status = (expr);                   \
-    if (!kvm_status.ok()) return kvm_status;            \
+#define RETURN_IF_ERROR(expr)                \
+  do {                                       \
+    absl::Status kvm_status = (expr);        \
+    if (!kvm_status.ok()) return kvm_status; \
   } while (false)
 
 // ASSIGN_OR_RETURN(std::string text, ReadFile(path));

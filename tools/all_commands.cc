@@ -1,0 +1,17 @@
+#include "tools/all_commands.h"
+
+#include "tools/build_command.h"
+#include "tools/demo_command.h"
+#include "tools/generate_command.h"
+#include "tools/inspect_command.h"
+#include "tools/logits_command.h"
+#include "tools/tokenize_command.h"
+
+namespace kvm {
+
+std::vector<Command> AllCommands() {
+  return {DemoCommand(),       BuildCommand(),  InspectCommand(), TokenizeCommand(),
+          DetokenizeCommand(), LogitsCommand(), GenerateCommand()};
+}
+
+}  // namespace kvm

@@ -1,0 +1,87 @@
+#include "tools/command.h"
+
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tools/command_status.h"
+#include "tools/flag_set.h"
+
+namespace kvm {
+namespace {
+
+using ::testing::HasSubstr;
+
+class CommandTest : public ::testing::Test {
+ protected:
+  int Run(const std::vector<std::string>& args) {
+    const std::vector<Command> commands = {
+        {"greet", "says hello",
+         [](absl::Span<const std::string> args, Console& console) {
+           FlagSet flags("greet", "", "Says hello.");
+           const absl::Status status = flags.Parse(args);
+           if (status.ok()) console.out << "hello\n";
+           return status;
+         }},
+        {"fail", "finds a fault",
+         [](absl::Span<const std::string>, Console&) {
+           return absl::NotFoundError("a.safetensors: no such file:\n  expected a model");
+         }},
+        {"stop", "is interrupted", [](absl::Span<const std::string>, Console&) { return Interrupted(); }}};
+    Console console{in_, out_, err_};
+    return RunCommandLine(commands, args, console);
+  }
+
+  std::istringstream in_;
+  std::ostringstream out_;
+  std::ostringstream err_;
+};
+
+TEST_F(CommandTest, RunsTheNamedCommand) {
+  EXPECT_EQ(Run({"greet"}), 0);
+  EXPECT_EQ(out_.str(), "hello\n");
+  EXPECT_EQ(err_.str(), "");
+}
+
+TEST_F(CommandTest, HelpGoesToOut) {
+  EXPECT_EQ(Run({"help"}), 0);
+  EXPECT_THAT(out_.str(), HasSubstr("  greet  says hello\n  fail   finds a fault\n"));
+  EXPECT_EQ(Run({"help", "greet"}), 0);
+  EXPECT_THAT(out_.str(), HasSubstr("usage: kvm greet"));
+  EXPECT_EQ(Run({"greet", "--help"}), 0);
+  EXPECT_EQ(err_.str(), "");
+}
+
+TEST_F(CommandTest, UnknownCommandNamesTheNearest) {
+  EXPECT_EQ(Run({"gret"}), 2);
+  EXPECT_EQ(err_.str(), "kvm: unknown command 'gret'; did you mean kvm greet? (see kvm help)\n");
+  EXPECT_EQ(out_.str(), "");
+  EXPECT_EQ(Run({"help", "gret"}), 2);
+  EXPECT_EQ(Run({}), 2);
+}
+
+TEST_F(CommandTest, WrongFlagIsWrongUsage) {
+  EXPECT_EQ(Run({"greet", "--loud"}), 2);
+  EXPECT_EQ(err_.str(), "kvm: unknown flag --loud (see kvm help greet)\n");
+}
+
+TEST_F(CommandTest, FaultyInputIsOneLine) {
+  EXPECT_EQ(Run({"fail"}), 1);
+  EXPECT_EQ(err_.str(), "kvm: a.safetensors: no such file: expected a model\n");
+}
+
+TEST_F(CommandTest, InterruptHasItsOwnStatus) {
+  EXPECT_EQ(Run({"stop"}), 130);
+  EXPECT_EQ(err_.str(), "kvm: interrupted\n");
+}
+
+TEST_F(CommandTest, OutputThatCannotBeWrittenIsNoSuccess) {
+  out_.setstate(std::ios::badbit);
+  EXPECT_EQ(Run({"greet"}), 141);
+}
+
+}  // namespace
+}  // namespace kvm

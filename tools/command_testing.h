@@ -1,0 +1,66 @@
+#ifndef KVM_TOOLS_COMMAND_TESTING_H_
+#define KVM_TOOLS_COMMAND_TESTING_H_
+
+#include <fstream>
+#include <iterator>
+#include <memory>
+#include <sstream>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "gtest/gtest.h"
+#include "kvm/io/safetensors.h"
+#include "kvm/kernels/tensor.h"
+#include "tools/all_commands.h"
+#include "tools/command.h"
+#include "tools/console.h"
+
+namespace kvm {
+
+// Runs commands as the binary does, with strings for streams.
+class CommandFixture : public ::testing::Test {
+ protected:
+  // Returns the exit status; out_ and err_ hold what was written by this run alone.
+  int Run(const std::vector<std::string>& args, const std::string& input = "") {
+    std::istringstream in(input);
+    std::ostringstream out, err;
+    Console console{in, out, err, false, [this] { return interrupted_; }};
+    const int exit_status = RunCommandLine(AllCommands(), args, console);
+    out_ = out.str();
+    err_ = err.str();
+    return exit_status;
+  }
+
+  // A fresh path under the test's own folder.
+  static std::string Path(const std::string& name) {
+    const ::testing::TestInfo* test = ::testing::UnitTest::GetInstance()->current_test_info();
+    return ::testing::TempDir() + "/" + test->test_suite_name() + "." + test->name() + "." + name;
+  }
+
+  static std::string Golden(const std::string& name) { return "testing/golden/" + name; }
+  static std::string Gpt2() { return "testing/data/gpt2/tokenizer.json"; }
+
+  static std::string ReadAll(const std::string& path) {
+    std::ifstream file(path, std::ios::binary);
+    return std::string(std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>());
+  }
+
+  static void WriteAll(const std::string& path, const std::string& contents) {
+    std::ofstream(path, std::ios::binary) << contents;
+  }
+
+  static bool Exists(const std::string& path) { return std::ifstream(path).good(); }
+
+  static void WriteTensor(const std::string& path, const std::string& name, const Tensor& tensor) {
+    ASSERT_TRUE(WriteSafetensors(path, {{name, tensor.view()}}).ok());
+  }
+
+  std::string out_;
+  std::string err_;
+  bool interrupted_ = false;
+};
+
+}  // namespace kvm
+
+#endif  // KVM_TOOLS_COMMAND_TESTING_H_

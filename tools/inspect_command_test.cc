@@ -1,0 +1,82 @@
+#include "tools/inspect_command.h"
+
+#include <limits>
+#include <string>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "nlohmann/json.hpp"
+#include "tools/command_testing.h"
+
+namespace kvm {
+namespace {
+
+using ::testing::HasSubstr;
+
+class InspectCommandTest : public CommandFixture {};
+
+TEST_F(InspectCommandTest, ShowsAModelFolder) {
+  ASSERT_EQ(Run({"inspect", Golden("kvm_sqrt")}), 0) << err_;
+  EXPECT_THAT(out_, HasSubstr("29,704 parameters: 2 layers, width 32, MLP 96, vocabulary 64\n"));
+  EXPECT_THAT(out_, HasSubstr("KVM, 2 heads of 16, rotary 8, window 2 chunks of 8, 2*context^0.5 rows; layers 0-1"));
+  EXPECT_THAT(out_, HasSubstr("config keys without effect: "));
+  EXPECT_THAT(out_, HasSubstr("fits in this machine's"));
+}
+
+TEST_F(InspectCommandTest, ListsTensorsOfAFile) {
+  WriteTensor(Path("a.safetensors"), "ids", Tensor::FromInts({2, 3}, {1, 2, 3, 4, 5, 6}));
+  ASSERT_EQ(Run({"inspect", "--tensors", Path("a.safetensors")}), 0) << err_;
+  EXPECT_THAT(out_, HasSubstr("1 tensor, 48 B: I64 48 B\n"));
+  EXPECT_THAT(out_, HasSubstr("ids       I64  [2, 3]     48\n"));
+}
+
+TEST_F(InspectCommandTest, JsonOfAFolder) {
+  ASSERT_EQ(Run({"inspect", "--json", "--tensors", "--check", Golden("kvm_sqrt")}), 0) << err_;
+  const nlohmann::json json = nlohmann::json::parse(out_);
+  EXPECT_EQ(json["stack"]["parameters"], 29704);
+  EXPECT_EQ(json["weights"]["list"].size(), json["weights"]["tensors"]);
+  EXPECT_EQ(json["memory"]["fits"], true);
+  EXPECT_TRUE(json["broken"].empty());
+}
+
+TEST_F(InspectCommandTest, CheckCountsBrokenNumbers) {
+  constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+  constexpr float kInf = std::numeric_limits<float>::infinity();
+  WriteTensor(Path("a.safetensors"), "w", Tensor::FromFloats({5}, {1, kNan, kInf, -kInf, 2}));
+  EXPECT_EQ(Run({"inspect", Path("a.safetensors")}), 0);
+  EXPECT_EQ(Run({"inspect", "--check", Path("a.safetensors")}), 1);
+  EXPECT_THAT(out_, HasSubstr("w                1         2   5\n"));
+  EXPECT_THAT(err_, HasSubstr("1 tensor has NaN or infinite numbers (w: 1 NaN, 2 infinite)"));
+  EXPECT_EQ(Run({"inspect", "--check", "--json", Path("a.safetensors")}), 1);
+  EXPECT_EQ(nlohmann::json::parse(out_)["broken"][0]["infinite"], 2);
+}
+
+TEST_F(InspectCommandTest, CheckOfSoundFilesSaysSo) {
+  ASSERT_EQ(Run({"inspect", "--check", Golden("kvm_sqrt")}), 0) << err_;
+  EXPECT_THAT(out_, HasSubstr("check: every byte read, all numbers are finite\n"));
+}
+
+TEST_F(InspectCommandTest, ShowsAStack) {
+  WriteAll(Path("a.textproto"), R"(mixers { name: "r" rwkv7 { num_heads: 12 } } layers: ["r", "r"])");
+  ASSERT_EQ(Run({"inspect", Path("a.textproto")}), 0) << err_;
+  EXPECT_THAT(out_, HasSubstr("r: RWKV-7, 12 heads of 64; layers 0-1\n"));
+}
+
+TEST_F(InspectCommandTest, RefusesWhatIsNone) {
+  EXPECT_EQ(Run({"inspect"}), 2);
+  EXPECT_EQ(Run({"inspect", "a", "b"}), 2);
+  EXPECT_EQ(Run({"inspect", "absent"}), 1);
+  EXPECT_EQ(err_, "kvm: absent: no such file or folder\n");
+  EXPECT_EQ(Run({"inspect", Gpt2()}), 1);
+  EXPECT_THAT(err_, HasSubstr("unknown kind of file"));
+  EXPECT_EQ(Run({"inspect", "testing/data"}), 1);
+  EXPECT_THAT(err_, HasSubstr("testing/data"));
+  WriteAll(Path("a.safetensors"), "not safetensors");
+  EXPECT_EQ(Run({"inspect", Path("a.safetensors")}), 1);
+  WriteAll(Path("a.textproto"), "layers: 3");
+  EXPECT_EQ(Run({"inspect", Path("a.textproto")}), 1);
+  EXPECT_THAT(err_, HasSubstr("a.textproto"));
+}
+
+}  // namespace
+}  // namespace kvm

@@ -1,0 +1,179 @@
+#include "tools/logits_command.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+#include <limits>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "kvm/io/atomic_file.h"
+#include "kvm/io/safetensors.h"
+#include "kvm/model/language_model.h"
+#include "kvm/status_macros.h"
+#include "tools/command_status.h"
+#include "tools/flag_set.h"
+#include "tools/format.h"
+#include "tools/machine.h"
+#include "tools/model_flags.h"
+#include "tools/progress.h"
+#include "tools/stacked_state.h"
+
+namespace kvm {
+namespace {
+
+// Tokens of a sequence that one call to Extend gets at most, however large the pieces: the time between two looks at
+// Ctrl-C. It changes no bit of the results.
+constexpr int64_t kMaxPiece = 512;
+
+constexpr char kInputName[] = "input_ids";
+
+struct TokenBatch {
+  int64_t num_sequences = 0;
+  int64_t length = 0;
+  std::vector<int32_t> ids;  // [num_sequences, length]
+
+  absl::Span<const int32_t> Piece(int64_t sequence, int64_t begin, int64_t size) const {
+    return absl::MakeConstSpan(ids).subspan(sequence * length + begin, size);
+  }
+};
+
+absl::StatusOr<TokenBatch> ReadTokens(const std::string& path, int64_t vocab_size) {
+  ASSIGN_OR_RETURN(const std::unique_ptr<SafetensorsFile> file, SafetensorsFile::Open(path));
+  const TensorView* tensor = file->Find(kInputName);
+  if (tensor == nullptr) {
+    return absl::InvalidArgumentError(absl::StrCat(path, ": no tensor ", kInputName, "; expected I64 of shape [B, T]"));
+  }
+  const Shape& shape = tensor->shape;
+  if (tensor->dtype != DType::kI64 || shape.size() != 2 || shape[0] < 1 || shape[1] < 1) {
+    return absl::InvalidArgumentError(absl::StrCat(path, ": ", kInputName, " is ", Name(tensor->dtype), " of shape ",
+                                                   ToString(shape), "; expected I64 of shape [B, T], both at least 1"));
+  }
+  TokenBatch batch{shape[0], shape[1], std::vector<int32_t>(tensor->num_elements())};
+  for (size_t i = 0; i < batch.ids.size(); ++i) {
+    int64_t id;
+    std::memcpy(&id, static_cast<const char*>(tensor->data) + i * sizeof(id), sizeof(id));
+    if (id < 0 || id >= vocab_size) {
+      return absl::InvalidArgumentError(absl::StrCat(path, ": ", kInputName, "[", i / batch.length, ", ",
+                                                     i % batch.length, "] is ", id, "; expected 0 to ", vocab_size - 1,
+                                                     ", the model's vocabulary"));
+    }
+    batch.ids[i] = static_cast<int32_t>(id);
+  }
+  return batch;
+}
+
+// What becomes the output file.
+struct Results {
+  Tensor logits;               // [B, T, V]
+  std::vector<Tensor> hidden;  // one a layer, [B, T, D]; none unless wanted
+};
+
+absl::StatusOr<Results> AllocateResults(const TokenBatch& batch, const LanguageModel& model, bool want_hidden) {
+  const int64_t layers = want_hidden ? model.spec().layers_size() : 0;
+  const int64_t width = model.spec().width();
+  const double bytes = sizeof(float) * static_cast<double>(batch.num_sequences) * static_cast<double>(batch.length) *
+                       static_cast<double>(model.vocab_size() + layers * width);
+  const int64_t memory = PhysicalMemory();
+  if (memory > 0 && bytes > static_cast<double>(memory)) {
+    return absl::ResourceExhaustedError(absl::StrCat("the results for ", batch.num_sequences, " x ", batch.length,
+                                                     " tokens take ", FormatBytes(static_cast<int64_t>(bytes)),
+                                                     " and this machine has ", FormatBytes(memory),
+                                                     "; give fewer tokens"));
+  }
+  Results results;
+  results.logits = Tensor(DType::kF32, {batch.num_sequences, batch.length, model.vocab_size()});
+  for (int64_t i = 0; i < layers; ++i) {
+    results.hidden.emplace_back(DType::kF32, Shape{batch.num_sequences, batch.length, width});
+  }
+  return results;
+}
+
+// Feeds all sequences side by side in the given pieces, the last of which repeats.
+absl::Status Compute(const LanguageModel& model, const TokenBatch& batch, const std::vector<int64_t>& pieces,
+                     ExecutionContext& context, Console& console, std::vector<SequenceState>* sequences,
+                     Results* results) {
+  const int64_t vocab = model.vocab_size();
+  const int64_t width = model.spec().width();
+  Progress progress(console, "logits", "tokens", batch.num_sequences * batch.length);
+  size_t next_piece = 0;
+  int64_t piece_left = pieces[0];
+  for (int64_t begin = 0; begin < batch.length;) {
+    const int64_t size = std::min({piece_left, batch.length - begin, kMaxPiece});
+    std::vector<SequenceInput> inputs;
+    for (int64_t b = 0; b < batch.num_sequences; ++b) {
+      float* logits = results->logits.floats().data() + (b * batch.length + begin) * vocab;
+      inputs.push_back({&(*sequences)[b], batch.Piece(b, begin, size), MatrixView<float>(logits, size, vocab)});
+    }
+    const auto keep_hidden = [&](int64_t layer, int64_t b, int64_t first_token, MatrixView<const float> x) {
+      if (results->hidden.empty()) return;
+      float* out = results->hidden[layer].floats().data() + (b * batch.length + begin + first_token) * width;
+      for (int64_t r = 0; r < x.rows; ++r) std::copy_n(x.row(r), width, out + r * width);
+    };
+    RETURN_IF_ERROR(model.Extend(inputs, context, keep_hidden));
+    begin += size;
+    piece_left -= size;
+    if (piece_left == 0) {
+      next_piece = std::min(next_piece + 1, pieces.size() - 1);
+      piece_left = pieces[next_piece];
+    }
+    progress.Update(begin * batch.num_sequences);
+    if (console.interrupted()) return Interrupted();
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Write(const Results& results, const std::string& path) {
+  std::vector<NamedTensorView> views = {{"logits", results.logits.view()}};
+  for (size_t i = 0; i < results.hidden.size(); ++i) {
+    views.push_back({absl::StrCat("hidden_after_layer_", i), results.hidden[i].view()});
+  }
+  return WriteSafetensors(path, std::move(views));
+}
+
+absl::Status RunLogits(absl::Span<const std::string> args, Console& console) {
+  FlagSet flags(
+      "logits", "--model=DIR --ids=IN.safetensors --out=OUT.safetensors",
+      "Reads I64 input_ids [B, T] and writes F32 logits [B, T, V]. How the ids are cut into pieces changes no\n"
+      "bit of the results.");
+  ModelFlags model_flags;
+  std::string ids, out, state_out;
+  std::vector<int64_t> pieces;
+  bool hidden = false;
+  DefineModelFlags(flags, &model_flags);
+  flags.String("ids", &ids, "FILE", "safetensors file with input_ids");
+  flags.String("out", &out, "FILE", "safetensors file to write");
+  flags.Int64s("pieces", &pieces, 1, std::numeric_limits<int64_t>::max(),
+               "feed the ids in these pieces; the last size repeats: 20,1 is a prefill of 20 and single steps");
+  flags.Bool("hidden", &hidden, "also write hidden_after_layer_I [B, T, D]");
+  flags.String("state-out", &state_out, "FILE", "safetensors file for the final state: cache.I.NAME, stacked over B");
+  RETURN_IF_ERROR(flags.Parse(args));
+  if (ids.empty()) return flags.Wrong("--ids is missing: a safetensors file with input_ids");
+  if (out.empty()) return flags.Wrong("--out is missing: the safetensors file to write");
+  if (pieces.empty()) pieces = {std::numeric_limits<int64_t>::max()};
+
+  ExecutionContext context(static_cast<int>(model_flags.threads));
+  ASSIGN_OR_RETURN(const LoadedModel loaded, LoadModel(flags, model_flags, context, console));
+  const LanguageModel& model = *loaded.model;
+  ASSIGN_OR_RETURN(const TokenBatch batch, ReadTokens(ids, model.vocab_size()));
+  // Found out now rather than after the work.
+  RETURN_IF_ERROR(AtomicFile::Create(out).status());
+  if (!state_out.empty()) RETURN_IF_ERROR(AtomicFile::Create(state_out).status());
+  ASSIGN_OR_RETURN(Results results, AllocateResults(batch, model, hidden));
+  std::vector<SequenceState> sequences;
+  for (int64_t b = 0; b < batch.num_sequences; ++b) sequences.push_back(model.NewSequence());
+  RETURN_IF_ERROR(Compute(model, batch, pieces, context, console, &sequences, &results));
+  RETURN_IF_ERROR(Write(results, out));
+  if (!state_out.empty()) RETURN_IF_ERROR(WriteStackedState(sequences, state_out));
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+Command LogitsCommand() { return {"logits", "computes the logits of token ids", RunLogits}; }
+
+}  // namespace kvm

@@ -1,0 +1,133 @@
+#include "tools/logits_command.h"
+
+#include <cmath>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tools/command_testing.h"
+
+namespace kvm {
+namespace {
+
+using ::testing::HasSubstr;
+
+// The reference logits are float32, so both sides carry its rounding noise (about 1e-6 on logits of about 1).
+constexpr float kTolerance = 2e-5f;
+
+class LogitsCommandTest : public CommandFixture {
+ protected:
+  std::string GoldenFile(const std::string& name) { return Golden(name) + "/golden.safetensors"; }
+
+  int RunOn(const std::string& model, const std::string& ids, const std::string& out,
+            const std::vector<std::string>& more = {}) {
+    std::vector<std::string> args = {"logits", "--model=" + Golden(model), "--ids=" + ids, "--out=" + out,
+                                     "--threads=1"};
+    args.insert(args.end(), more.begin(), more.end());
+    return Run(args);
+  }
+
+  // The error of ids that are not as they should be.
+  std::string ErrorFor(const std::string& name, const Tensor& tensor) {
+    WriteTensor(Path("ids"), name, tensor);
+    EXPECT_EQ(RunOn("kvm_sqrt", Path("ids"), Path("out")), 1);
+    EXPECT_FALSE(Exists(Path("out")));
+    return err_;
+  }
+
+  // Expects a tensor of one file to be near that of another.
+  static void ExpectNear(const std::string& path, const std::string& name, const std::string& golden_path,
+                         const std::string& golden_name) {
+    const std::unique_ptr<SafetensorsFile> file = SafetensorsFile::Open(path).value();
+    const std::unique_ptr<SafetensorsFile> golden = SafetensorsFile::Open(golden_path).value();
+    const TensorView* actual = file->Find(name);
+    const TensorView* expected = golden->Find(golden_name);
+    ASSERT_NE(actual, nullptr) << name;
+    ASSERT_NE(expected, nullptr) << golden_name;
+    ASSERT_EQ(actual->shape, expected->shape) << name;
+    ASSERT_EQ(actual->dtype, expected->dtype) << name;
+    const std::vector<float> a = ReadFloats(*actual), b = ReadFloats(*expected);
+    for (size_t i = 0; i < a.size(); ++i) {
+      ASSERT_NEAR(a[i], b[i], kTolerance * std::max(1.0f, std::abs(b[i]))) << name << " element " << i;
+    }
+  }
+};
+
+TEST_F(LogitsCommandTest, AgreesWithTheReferenceInLogitsHiddenAndState) {
+  for (const char* model : {"kvm_sqrt", "kvm_rwkv7_hybrid"}) {
+    SCOPED_TRACE(model);
+    const std::string golden = GoldenFile(model);
+    ASSERT_EQ(RunOn(model, golden, Path("out"), {"--hidden", "--state-out=" + Path("state")}), 0) << err_;
+    ExpectNear(Path("out"), "logits", golden, "logits_full");
+    ExpectNear(Path("out"), "hidden_after_layer_1", golden, "hidden_after_layer_1");
+    const std::unique_ptr<SafetensorsFile> file = SafetensorsFile::Open(golden).value();
+    int compared = 0;
+    for (const std::string& name : file->Names()) {
+      if (name.rfind("cache.", 0) != 0) continue;
+      ExpectNear(Path("state"), name, golden, name);
+      ++compared;
+    }
+    EXPECT_GT(compared, 10);
+  }
+}
+
+TEST_F(LogitsCommandTest, PiecesChangeNoBit) {
+  const std::string golden = GoldenFile("kvm_sqrt");
+  ASSERT_EQ(RunOn("kvm_sqrt", golden, Path("whole"), {"--state-out=" + Path("whole_state")}), 0) << err_;
+  const std::string whole = ReadAll(Path("whole")), whole_state = ReadAll(Path("whole_state"));
+  ASSERT_FALSE(whole.empty());
+  for (const char* pieces : {"20,1", "1", "7", "8,3,100", "101"}) {
+    ASSERT_EQ(
+        RunOn("kvm_sqrt", golden, Path("out"), {std::string("--pieces=") + pieces, "--state-out=" + Path("state")}), 0)
+        << err_;
+    EXPECT_EQ(ReadAll(Path("out")) == whole, true) << pieces;
+    EXPECT_EQ(ReadAll(Path("state")) == whole_state, true) << pieces;
+  }
+  ASSERT_EQ(RunOn("kvm_sqrt", golden, Path("out"), {"--threads=3"}), 0) << err_;
+  EXPECT_EQ(ReadAll(Path("out")) == whole, true);
+}
+
+TEST_F(LogitsCommandTest, NamesIdsThatAreWrong) {
+  EXPECT_THAT(ErrorFor("input_ids", Tensor::FromInts({2, 2}, {1, 2, 3, 64})),
+              HasSubstr("input_ids[1, 1] is 64; expected 0 to 63, the model's vocabulary"));
+  EXPECT_THAT(ErrorFor("input_ids", Tensor::FromInts({1, 2}, {1, -1})), HasSubstr("input_ids[0, 1] is -1"));
+  EXPECT_THAT(ErrorFor("input_ids", Tensor::FromFloats({1, 2}, {1, 2})),
+              HasSubstr("input_ids is F32 of shape [1, 2]; expected I64 of shape [B, T]"));
+  EXPECT_THAT(ErrorFor("input_ids", Tensor::FromInts({2}, {1, 2})), HasSubstr("of shape [2]; expected I64"));
+  EXPECT_THAT(ErrorFor("input_ids", Tensor::FromInts({1, 0}, {})), HasSubstr("of shape [1, 0]; expected I64"));
+  EXPECT_THAT(ErrorFor("ids", Tensor::FromInts({1, 1}, {1})), HasSubstr("no tensor input_ids"));
+}
+
+TEST_F(LogitsCommandTest, RefusesBadFilesAndFlags) {
+  const std::string golden = GoldenFile("kvm_sqrt");
+  EXPECT_EQ(RunOn("kvm_sqrt", "absent.safetensors", Path("out")), 1);
+  EXPECT_THAT(err_, HasSubstr("absent.safetensors"));
+  EXPECT_EQ(RunOn("no_such_model", golden, Path("out")), 1);
+  EXPECT_THAT(err_, HasSubstr("testing/golden/no_such_model"));
+  EXPECT_EQ(RunOn("kvm_sqrt", golden, "absent/folder/out"), 1);
+  EXPECT_THAT(err_, HasSubstr("absent/folder"));
+  EXPECT_EQ(RunOn("kvm_sqrt", golden, Path("out"), {"--pieces=0"}), 2);
+  EXPECT_EQ(RunOn("kvm_sqrt", golden, Path("out"), {"--weights=int8"}), 1);
+  EXPECT_EQ(err_, "kvm: --weights=int8 is not offered: use as-is, f32 or bf16\n");
+  EXPECT_EQ(RunOn("kvm_sqrt", golden, Path("out"), {"--state=int8"}), 1);
+  EXPECT_EQ(RunOn("kvm_sqrt", golden, Path("out"), {"--device=cuda"}), 1);
+  EXPECT_THAT(err_, HasSubstr("built without CUDA"));
+  EXPECT_EQ(RunOn("kvm_sqrt", golden, Path("out"), {"--device=tpu"}), 2);
+  EXPECT_EQ(RunOn("kvm_sqrt", golden, Path("out"), {"--piece=1"}), 2);
+  EXPECT_THAT(err_, HasSubstr("did you mean --pieces?"));
+  EXPECT_EQ(Run({"logits", "--model=" + Golden("kvm_sqrt")}), 2);
+  EXPECT_THAT(err_, HasSubstr("--ids is missing"));
+  EXPECT_FALSE(Exists(Path("out")));
+}
+
+TEST_F(LogitsCommandTest, InterruptLeavesNoFile) {
+  interrupted_ = true;
+  EXPECT_EQ(RunOn("kvm_sqrt", GoldenFile("kvm_sqrt"), Path("out")), 130);
+  EXPECT_FALSE(Exists(Path("out")));
+}
+
+}  // namespace
+}  // namespace kvm

@@ -1,0 +1,98 @@
+#include "tools/model_flags.h"
+
+#include <limits>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "kvm/io/mapped_file.h"
+#include "kvm/io/model_folder.h"
+#include "kvm/kernels/thread_pool.h"
+#include "kvm/model/initializer.h"
+#include "kvm/model/stack_spec.h"
+#include "kvm/status_macros.h"
+
+namespace kvm {
+namespace {
+
+constexpr int64_t kMaxThreads = 1024;
+
+// Random models pass on what layers compute, so that trying one out exercises them.
+constexpr double kRandomBlockOutputGain = 0.5;
+
+absl::Status NotOffered(absl::string_view flag, absl::string_view value, absl::string_view why) {
+  return absl::FailedPreconditionError(absl::StrCat("--", flag, "=", value, " is not offered: ", why));
+}
+
+}  // namespace
+
+ModelFlags::ModelFlags() : threads(NumPhysicalCores()) {}
+
+void DefineRuntimeFlags(FlagSet& flags, ModelFlags* values) {
+  flags.Int64("threads", &values->threads, 1, kMaxThreads, "threads to compute with");
+  flags.String("device", &values->device, "cpu|cuda|auto", "where to compute");
+  flags.String("weights", &values->weights, "as-is|f32|bf16", "how matrices are kept in memory");
+  flags.String("state", &values->state, "f32|bf16", "how readout rows and windows are kept in memory");
+  flags.ReadFromEnvironment("threads", "KVM_THREADS");
+  flags.ReadFromEnvironment("device", "KVM_DEVICE");
+  flags.ReadFromEnvironment("weights", "KVM_WEIGHTS");
+  flags.ReadFromEnvironment("state", "KVM_STATE");
+}
+
+void DefineModelFlags(FlagSet& flags, ModelFlags* values) {
+  flags.String("model", &values->model, "PATH", "model folder, Hugging Face folder, or .textproto for random weights");
+  flags.ReadFromEnvironment("model", "KVM_MODEL");
+  DefineRuntimeFlags(flags, values);
+  flags.Int64("seed", &values->seed, 0, std::numeric_limits<int64_t>::max(), "of everything random");
+  flags.ReadFromEnvironment("seed", "KVM_SEED");
+}
+
+absl::StatusOr<ModelOptions> ResolveModelOptions(const FlagSet& flags, const ModelFlags& values) {
+  if (values.device == "cuda") return NotOffered("device", "cuda", "this binary is built without CUDA; use cpu");
+  if (values.device != "cpu" && values.device != "auto") {
+    return flags.Wrong(absl::StrCat("--device=", values.device, ": expected cpu, cuda or auto"));
+  }
+  ModelOptions options;
+  if (values.weights == "f32") {
+    options.weights = WeightType::kF32;
+  } else if (values.weights == "bf16") {
+    options.weights = WeightType::kBF16;
+  } else if (values.weights == "int8") {
+    return NotOffered("weights", "int8", "use as-is, f32 or bf16");
+  } else if (values.weights != "as-is") {
+    return flags.Wrong(absl::StrCat("--weights=", values.weights, ": expected as-is, f32 or bf16"));
+  }
+  if (values.state == "bf16") {
+    options.state = DType::kBF16;
+  } else if (values.state == "int8") {
+    return NotOffered("state", "int8", "use f32 or bf16");
+  } else if (values.state != "f32") {
+    return flags.Wrong(absl::StrCat("--state=", values.state, ": expected f32 or bf16"));
+  }
+  return options;
+}
+
+absl::StatusOr<LoadedModel> LoadModel(const FlagSet& flags, const ModelFlags& values, ExecutionContext& context,
+                                      Console& console) {
+  LoadedModel loaded;
+  ASSIGN_OR_RETURN(loaded.options, ResolveModelOptions(flags, values));
+  if (values.model.empty()) return flags.Wrong("--model is missing: a model folder or a stack's .textproto");
+  if (absl::EndsWith(values.model, ".textproto")) {
+    ASSIGN_OR_RETURN(const std::string text, ReadFile(values.model));
+    ASSIGN_OR_RETURN(const StackSpec spec, ParseStackSpec(text, values.model));
+    console.err << values.model << ": a stack without weights; drawing random weights with seed " << values.seed
+                << std::endl;
+    InitializerOptions options;
+    options.seed = static_cast<uint64_t>(values.seed);
+    options.block_output_gain = kRandomBlockOutputGain;
+    const std::unique_ptr<WeightSource> weights = InitializeWeights(spec, options, context.pool);
+    ASSIGN_OR_RETURN(loaded.model, LanguageModel::Create(spec, *weights, loaded.options));
+    return loaded;
+  }
+  ASSIGN_OR_RETURN(const ModelFolder folder, OpenModelFolder(values.model));
+  ASSIGN_OR_RETURN(loaded.model, LanguageModel::Create(folder.spec, *folder.weights, loaded.options));
+  loaded.tokenizer_path = folder.tokenizer_path;
+  return loaded;
+}
+
+}  // namespace kvm

@@ -1,0 +1,192 @@
+#include "tools/stack_flags.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "kvm/io/mapped_file.h"
+#include "kvm/model/stack_spec.h"
+#include "kvm/status_macros.h"
+
+namespace kvm {
+namespace {
+
+constexpr int64_t kMax = std::numeric_limits<int32_t>::max();
+
+// A cap that no context reaches.
+constexpr int32_t kManyChunks = 10000;
+// What published growing states begin with.
+constexpr int32_t kMinRows = 256;
+// Channels of an RWKV-7 head in the published checkpoints.
+constexpr int64_t kRwkvHeadSize = 64;
+
+constexpr char kBudgetForms[] = "expected fixed:ROWS, sqrt:FACTOR, power:FACTOR:EXPONENT or saturation:LIMIT";
+
+// The numbers of "kind:1:2", if there are as many as wanted.
+bool ParseNumbers(const std::vector<std::string>& parts, size_t count, std::vector<double>* numbers) {
+  if (parts.size() != count + 1) return false;
+  numbers->resize(count);
+  for (size_t i = 0; i < count; ++i) {
+    if (!absl::SimpleAtod(parts[i + 1], &(*numbers)[i]) || !std::isfinite((*numbers)[i])) return false;
+  }
+  return true;
+}
+
+bool IsWhole(double value) { return value >= 1 && value <= kMax && value == std::floor(value); }
+
+absl::StatusOr<BudgetSpec> ParseBudget(const FlagSet& flags, const StackFlags& values) {
+  const std::vector<std::string> parts = absl::StrSplit(values.budget, ':');
+  std::vector<double> numbers;
+  BudgetSpec budget;
+  if (parts[0] == "fixed" && ParseNumbers(parts, 1, &numbers) && IsWhole(numbers[0])) {
+    const int64_t rows = static_cast<int64_t>(numbers[0]);
+    budget.set_growth(BudgetSpec::FIXED);
+    budget.set_min_rows(static_cast<int32_t>(rows));
+    budget.set_max_chunks(static_cast<int32_t>((rows + values.chunk - 1) / values.chunk));
+  } else if (parts[0] == "sqrt" && ParseNumbers(parts, 1, &numbers)) {
+    budget.set_growth(BudgetSpec::POWER_LAW);
+    budget.set_factor(numbers[0]);
+    budget.set_exponent(0.5);
+    budget.set_min_rows(kMinRows);
+    budget.set_max_chunks(kManyChunks);
+  } else if (parts[0] == "power" && ParseNumbers(parts, 2, &numbers)) {
+    budget.set_growth(BudgetSpec::POWER_LAW);
+    budget.set_factor(numbers[0]);
+    budget.set_exponent(numbers[1]);
+    budget.set_min_rows(kMinRows);
+    budget.set_max_chunks(kManyChunks);
+  } else if (parts[0] == "saturation" && ParseNumbers(parts, 1, &numbers)) {
+    budget.set_growth(BudgetSpec::SATURATION);
+    budget.set_limit(numbers[0]);
+    budget.set_min_rows(1);
+    budget.set_max_chunks(kManyChunks);
+  } else {
+    return flags.Wrong(absl::StrCat("--budget=", values.budget, ": ", kBudgetForms));
+  }
+  return budget;
+}
+
+void FillProjections(const StackFlags& values, ProjectionSpec* projections) {
+  projections->set_num_heads(static_cast<int32_t>(values.heads));
+  if (values.kv_heads > 0) projections->set_num_kv_heads(static_cast<int32_t>(values.kv_heads));
+  projections->set_rotary_dim(static_cast<int32_t>(values.rotary));
+  projections->set_token_shift(values.token_shift);
+}
+
+// Makes the mixer of a letter; its name is set already.
+absl::Status FillMixer(const FlagSet& flags, const StackFlags& values, char letter, MixerSpec* mixer) {
+  switch (letter) {
+    case 'R': {
+      const int64_t heads =
+          values.rwkv_heads > 0 ? values.rwkv_heads : std::max<int64_t>(1, values.width / kRwkvHeadSize);
+      mixer->mutable_rwkv7()->set_num_heads(static_cast<int32_t>(heads));
+      return absl::OkStatus();
+    }
+    case 'K': {
+      KvmSpec* kvm = mixer->mutable_kvm();
+      FillProjections(values, kvm->mutable_projections());
+      kvm->set_chunk_len(static_cast<int32_t>(values.chunk));
+      kvm->set_window_chunks(static_cast<int32_t>(values.window_chunks));
+      kvm->set_num_sinks(static_cast<int32_t>(values.sinks));
+      ASSIGN_OR_RETURN(*kvm->mutable_budget(), ParseBudget(flags, values));
+      return absl::OkStatus();
+    }
+    case 'A':
+      FillProjections(values, mixer->mutable_attention()->mutable_projections());
+      return absl::OkStatus();
+    default:
+      FillProjections(values, mixer->mutable_attention()->mutable_projections());
+      mixer->mutable_attention()->set_window(static_cast<int32_t>(values.sliding_window));
+      return absl::OkStatus();
+  }
+}
+
+const char* MixerName(char letter) {
+  switch (letter) {
+    case 'R':
+      return "rwkv7";
+    case 'K':
+      return "kvm";
+    case 'A':
+      return "attention";
+    case 'S':
+      return "sliding_window";
+    default:
+      return nullptr;
+  }
+}
+
+absl::StatusOr<StackSpec> StackOfPattern(const FlagSet& flags, const StackFlags& values) {
+  StackSpec spec;
+  spec.set_vocab_size(static_cast<int32_t>(values.vocab));
+  spec.set_width(static_cast<int32_t>(values.width));
+  const int64_t period = static_cast<int64_t>(values.pattern.size());
+  if (values.layers % period != 0) {
+    return flags.Wrong(absl::StrCat("--layers=", values.layers, " is no multiple of the ", period,
+                                    " layers in --pattern=", values.pattern));
+  }
+  for (const char letter : values.pattern) {
+    const char* name = MixerName(letter);
+    if (name == nullptr) {
+      return flags.Wrong(absl::StrCat("--pattern=", values.pattern, ": '", std::string(1, letter),
+                                      "' is no mixer; expected R (RWKV-7), K (KVM), A (full attention) or S (sliding "
+                                      "window)"));
+    }
+    const auto has_name = [name](const MixerSpec& mixer) { return mixer.name() == name; };
+    if (std::none_of(spec.mixers().begin(), spec.mixers().end(), has_name)) {
+      MixerSpec* mixer = spec.add_mixers();
+      mixer->set_name(name);
+      RETURN_IF_ERROR(FillMixer(flags, values, letter, mixer));
+    }
+  }
+  for (int64_t i = 0; i < values.layers; ++i) spec.add_layers(MixerName(values.pattern[i % period]));
+  spec.set_mlp_expansion(values.mlp_expansion);
+  spec.set_mlp_token_shift(values.token_shift);
+  if (values.residual_scale != 1) spec.set_residual_scale(values.residual_scale);
+  RETURN_IF_ERROR(ValidateStack(spec));
+  return spec;
+}
+
+}  // namespace
+
+void DefineStackFlags(FlagSet& flags, StackFlags* values) {
+  flags.String("spec", &values->spec, "FILE", "a stack as .textproto (see kvm/model/stack.proto)");
+  flags.String("pattern", &values->pattern, "LETTERS",
+               "mixers, repeated until --layers: R RWKV-7, K KVM, A full attention, S sliding window");
+  flags.Int64("layers", &values->layers, 1, 10000, "layers of the stack");
+  flags.Int64("width", &values->width, 1, kMax, "channels of the residual stream");
+  flags.Int64("heads", &values->heads, 1, kMax, "query heads of K, A and S");
+  flags.Int64("kv-heads", &values->kv_heads, 0, kMax, "their key/value heads; 0: as many");
+  flags.Int64("rwkv-heads", &values->rwkv_heads, 0, kMax, "heads of R; 0: heads of 64 channels");
+  flags.Int64("vocab", &values->vocab, 1, kMax, "size of the vocabulary");
+  flags.Int64("chunk", &values->chunk, 1, kMax, "tokens of a chunk of K");
+  flags.Int64("window-chunks", &values->window_chunks, 1, kMax, "chunks in the window of K");
+  flags.Int64("sinks", &values->sinks, 0, kMax, "rows of K that take no merges");
+  flags.Int64("sliding-window", &values->sliding_window, 1, kMax, "tokens that S sees");
+  flags.String("budget", &values->budget, "B",
+               "rows of K: fixed:ROWS, sqrt:FACTOR, power:FACTOR:EXPONENT or saturation:LIMIT");
+  flags.Int64("rotary", &values->rotary, 0, kMax, "channels of a head with rotary embedding");
+  flags.Double("mlp-expansion", &values->mlp_expansion, 0, 1000, "inner width of the MLP over --width");
+  flags.Double("residual-scale", &values->residual_scale, 0, 1000, "factor of what layers add");
+  flags.Bool("token-shift", &values->token_shift, "mix each token with the one before in K, A, S and the MLP");
+}
+
+absl::StatusOr<StackSpec> ResolveStack(const FlagSet& flags, const StackFlags& values) {
+  if (flags.IsSet("spec") && flags.IsSet("pattern")) return flags.Wrong("give --spec or --pattern, not both");
+  if (!values.pattern.empty()) return StackOfPattern(flags, values);
+  if (values.spec.empty()) return flags.Wrong("--spec=FILE or --pattern=LETTERS is missing");
+  for (const char* name :
+       {"layers", "width", "heads", "kv-heads", "rwkv-heads", "vocab", "chunk", "window-chunks", "sinks",
+        "sliding-window", "budget", "rotary", "mlp-expansion", "residual-scale", "token-shift"}) {
+    if (flags.IsSet(name)) return flags.Wrong(absl::StrCat("--", name, " goes with --pattern; --spec says it all"));
+  }
+  ASSIGN_OR_RETURN(const std::string text, ReadFile(values.spec));
+  return ParseStackSpec(text, values.spec);
+}
+
+}  // namespace kvm

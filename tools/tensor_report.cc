@@ -1,0 +1,85 @@
+#include "tools/tensor_report.h"
+
+#include <cmath>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "tools/command_status.h"
+#include "tools/format.h"
+#include "tools/progress.h"
+
+namespace kvm {
+namespace {
+
+// Bytes of each dtype.
+std::map<std::string, int64_t> BytesByDType(const WeightSource& source) {
+  std::map<std::string, int64_t> bytes;
+  for (const std::string& name : source.Names()) {
+    const TensorView& tensor = *source.Find(name);
+    bytes[std::string(Name(tensor.dtype))] += tensor.byte_size();
+  }
+  return bytes;
+}
+
+}  // namespace
+
+int64_t TotalBytes(const WeightSource& source) {
+  int64_t total = 0;
+  for (const auto& [dtype, bytes] : BytesByDType(source)) total += bytes;
+  return total;
+}
+
+std::string SummarizeTensors(const WeightSource& source) {
+  std::vector<std::string> dtypes;
+  for (const auto& [dtype, bytes] : BytesByDType(source)) {
+    dtypes.push_back(absl::StrCat(dtype, " ", FormatBytes(bytes)));
+  }
+  const size_t count = source.Names().size();
+  return absl::StrCat(count, count == 1 ? " tensor, " : " tensors, ", FormatBytes(TotalBytes(source)),
+                      dtypes.empty() ? "" : ": ", absl::StrJoin(dtypes, ", "));
+}
+
+std::string ListTensors(const WeightSource& source) {
+  std::vector<std::vector<std::string>> rows = {{"tensor", "dtype", "shape", "bytes"}};
+  for (const std::string& name : source.Names()) {
+    const TensorView& tensor = *source.Find(name);
+    rows.push_back({name, std::string(Name(tensor.dtype)), ToString(tensor.shape), FormatCount(tensor.byte_size())});
+  }
+  return FormatTable(rows);
+}
+
+nlohmann::json TensorsToJson(const WeightSource& source, bool list) {
+  nlohmann::json json = {
+      {"tensors", source.Names().size()}, {"bytes", TotalBytes(source)}, {"dtypes", BytesByDType(source)}};
+  if (!list) return json;
+  json["list"] = nlohmann::json::array();
+  for (const std::string& name : source.Names()) {
+    const TensorView& tensor = *source.Find(name);
+    json["list"].push_back({{"name", name},
+                            {"dtype", std::string(Name(tensor.dtype))},
+                            {"shape", tensor.shape},
+                            {"bytes", tensor.byte_size()}});
+  }
+  return json;
+}
+
+absl::StatusOr<std::vector<BrokenTensor>> FindBrokenTensors(const WeightSource& source, Console& console) {
+  std::vector<BrokenTensor> broken;
+  Progress progress(console, "reading", "bytes", TotalBytes(source));
+  int64_t done = 0;
+  for (const std::string& name : source.Names()) {
+    const TensorView& tensor = *source.Find(name);
+    BrokenTensor found{name, 0, 0, tensor.num_elements()};
+    for (const float value : ReadFloats(tensor)) {
+      found.nans += std::isnan(value);
+      found.infinities += std::isinf(value);
+    }
+    if (found.nans + found.infinities > 0) broken.push_back(found);
+    done += tensor.byte_size();
+    progress.Update(done);
+    if (console.interrupted()) return Interrupted();
+  }
+  return broken;
+}
+
+}  // namespace kvm

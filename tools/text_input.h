@@ -1,0 +1,16 @@
+#ifndef KVM_TOOLS_TEXT_INPUT_H_
+#define KVM_TOOLS_TEXT_INPUT_H_
+
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "tools/console.h"
+
+namespace kvm {
+
+// The contents of a file, or of console.in for "-".
+absl::StatusOr<std::string> ReadTextInput(const std::string& path, Console& console);
+
+}  // namespace kvm
+
+#endif  // KVM_TOOLS_TEXT_INPUT_H_

@@ -1,0 +1,115 @@
+#include "tools/tokenize_command.h"
+
+#include <cstdint>
+#include <limits>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/ascii.h"
+#include "absl/strings/escaping.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "kvm/io/token_shards.h"
+#include "kvm/io/tokenizer.h"
+#include "kvm/status_macros.h"
+#include "nlohmann/json.hpp"
+#include "tools/flag_set.h"
+#include "tools/format.h"
+#include "tools/text_input.h"
+#include "tools/tokenizer_flags.h"
+
+namespace kvm {
+namespace {
+
+absl::Status RunTokenize(absl::Span<const std::string> args, Console& console) {
+  FlagSet flags("tokenize", "(--tokenizer=FILE | --model=DIR) [--text=TEXT | --text-file=FILE] [--json] [--shards=OUT]",
+                "Turns text into token ids; special tokens in it are recognized. Reads standard input without --text\n"
+                "and --text-file. With --shards the ids go into a file for training (the llm.c format) instead.");
+  TokenizerFlags tokenizer_flags;
+  std::string text, text_file = "-", shards;
+  bool json = false;
+  DefineTokenizerFlags(flags, &tokenizer_flags);
+  flags.String("text", &text, "TEXT", "the text");
+  flags.String("text-file", &text_file, "FILE", "a file with the text; - is standard input");
+  flags.Bool("json", &json, "print {\"ids\": [...]}");
+  flags.String("shards", &shards, "OUT", "write a token file for training and print nothing but its size");
+  RETURN_IF_ERROR(flags.Parse(args));
+  if (flags.IsSet("text") && flags.IsSet("text-file")) return flags.Wrong("give --text or --text-file, not both");
+
+  ASSIGN_OR_RETURN(const std::unique_ptr<Tokenizer> tokenizer, LoadTokenizer(flags, tokenizer_flags));
+  if (!flags.IsSet("text")) {
+    ASSIGN_OR_RETURN(text, ReadTextInput(text_file, console));
+  }
+  absl::StatusOr<std::vector<int32_t>> ids = tokenizer->Encode(text);
+  if (!ids.ok()) {
+    const std::string source = flags.IsSet("text") ? "--text" : text_file == "-" ? "standard input" : text_file;
+    return absl::Status(ids.status().code(), absl::StrCat(source, ": ", ids.status().message()));
+  }
+  if (!shards.empty()) {
+    RETURN_IF_ERROR(WriteTokenShard(shards, *ids));
+    console.err << shards << ": " << FormatCount(static_cast<int64_t>(ids->size())) << " tokens" << std::endl;
+  } else if (json) {
+    console.out << nlohmann::json{{"ids", *ids}}.dump() << "\n";
+  } else {
+    console.out << absl::StrJoin(*ids, " ") << "\n";
+  }
+  return absl::OkStatus();
+}
+
+// Ids separated by spaces, commas or line ends, perhaps in the brackets of a JSON list.
+absl::StatusOr<std::vector<int32_t>> ParseIds(absl::string_view text) {
+  std::vector<int32_t> ids;
+  for (absl::string_view part : absl::StrSplit(text, absl::ByAnyChar(" ,\t\r\n[]"), absl::SkipEmpty())) {
+    int32_t id;
+    if (!absl::SimpleAtoi(part, &id)) {
+      return absl::InvalidArgumentError(absl::StrCat("token id ", ids.size(), " is '", absl::CHexEscape(part),
+                                                     "'; expected integers, separated by spaces or commas"));
+    }
+    ids.push_back(id);
+  }
+  return ids;
+}
+
+absl::Status RunDetokenize(absl::Span<const std::string> args, Console& console) {
+  FlagSet flags("detokenize", "(--tokenizer=FILE | --model=DIR) [--ids=1,2,3 | 1 2 3] [--json]",
+                "Turns token ids into text, byte for byte. Reads the ids from standard input when none are given.");
+  TokenizerFlags tokenizer_flags;
+  std::string ids_text;
+  std::vector<std::string> positionals;
+  bool json = false;
+  DefineTokenizerFlags(flags, &tokenizer_flags);
+  flags.String("ids", &ids_text, "N,N,...", "the ids");
+  flags.Bool("json", &json, "print {\"text\": \"...\"}");
+  flags.Positionals(&positionals);
+  RETURN_IF_ERROR(flags.Parse(args));
+  if (flags.IsSet("ids") && !positionals.empty()) return flags.Wrong("give --ids or ids as arguments, not both");
+
+  ASSIGN_OR_RETURN(const std::unique_ptr<Tokenizer> tokenizer, LoadTokenizer(flags, tokenizer_flags));
+  if (!positionals.empty()) {
+    ids_text = absl::StrJoin(positionals, " ");
+  } else if (!flags.IsSet("ids")) {
+    ASSIGN_OR_RETURN(ids_text, ReadTextInput("-", console));
+  }
+  ASSIGN_OR_RETURN(const std::vector<int32_t> ids, ParseIds(ids_text));
+  ASSIGN_OR_RETURN(const std::string text, Decode(*tokenizer, ids));
+  if (json) {
+    // Ids may end inside a character.
+    console.out << nlohmann::json{{"text", text}}.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace)
+                << "\n";
+  } else {
+    console.out << text;
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+Command TokenizeCommand() { return {"tokenize", "turns text into token ids", RunTokenize}; }
+
+Command DetokenizeCommand() { return {"detokenize", "turns token ids into text", RunDetokenize}; }
+
+}  // namespace kvm

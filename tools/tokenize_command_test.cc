@@ -1,0 +1,90 @@
+#include "tools/tokenize_command.h"
+
+#include <cstdint>
+#include <cstring>
+#include <string>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tools/command_testing.h"
+
+namespace kvm {
+namespace {
+
+using ::testing::HasSubstr;
+
+class TokenizeCommandTest : public CommandFixture {};
+
+// Ids from OpenAI's published GPT-2 vocabulary.
+TEST_F(TokenizeCommandTest, PrintsIds) {
+  EXPECT_EQ(Run({"tokenize", "--tokenizer=" + Gpt2(), "--text=Hello world<|endoftext|>"}), 0);
+  EXPECT_EQ(out_, "15496 995 50256\n");
+  EXPECT_EQ(Run({"tokenize", "--tokenizer=" + Gpt2(), "--json", "--text", "Hello world"}), 0);
+  EXPECT_EQ(out_, "{\"ids\":[15496,995]}\n");
+  EXPECT_EQ(Run({"tokenize", "--tokenizer=" + Gpt2(), "--text="}), 0);
+  EXPECT_EQ(out_, "\n");
+}
+
+TEST_F(TokenizeCommandTest, ReadsFilesAndStandardInput) {
+  WriteAll(Path("text"), "Hello world");
+  EXPECT_EQ(Run({"tokenize", "--tokenizer=" + Gpt2(), "--text-file=" + Path("text")}), 0);
+  EXPECT_EQ(out_, "15496 995\n");
+  EXPECT_EQ(Run({"tokenize", "--tokenizer=" + Gpt2()}, "Hello world"), 0);
+  EXPECT_EQ(out_, "15496 995\n");
+  EXPECT_EQ(Run({"tokenize", "--tokenizer=" + Gpt2(), "--text-file=-"}, "Hello"), 0);
+  EXPECT_EQ(out_, "15496\n");
+}
+
+TEST_F(TokenizeCommandTest, WritesAShard) {
+  EXPECT_EQ(Run({"tokenize", "--tokenizer=" + Gpt2(), "--text=Hello world", "--shards=" + Path("shard")}), 0);
+  EXPECT_EQ(out_, "");
+  const std::string shard = ReadAll(Path("shard"));
+  ASSERT_EQ(shard.size(), 256 * sizeof(int32_t) + 2 * sizeof(uint16_t));
+  uint16_t ids[2];
+  std::memcpy(ids, shard.data() + 256 * sizeof(int32_t), sizeof(ids));
+  EXPECT_EQ(ids[0], 15496);
+  EXPECT_EQ(ids[1], 995);
+}
+
+TEST_F(TokenizeCommandTest, RefusesBadInput) {
+  EXPECT_EQ(Run({"tokenize", "--text=x"}), 2);
+  EXPECT_THAT(err_, HasSubstr("--tokenizer=FILE or --model=DIR is missing"));
+  EXPECT_EQ(Run({"tokenize", "--tokenizer=" + Gpt2(), "--text=x", "--text-file=y"}), 2);
+  EXPECT_EQ(Run({"tokenize", "--tokenizer=absent.json", "--text=x"}), 1);
+  EXPECT_THAT(err_, HasSubstr("absent.json"));
+  EXPECT_EQ(Run({"tokenize", "--tokenizer=" + Gpt2(), "--text-file=absent.txt"}), 1);
+  EXPECT_THAT(err_, HasSubstr("absent.txt"));
+  EXPECT_EQ(Run({"tokenize", "--model=" + Golden("kvm_sqrt"), "--text=x"}), 1);
+  EXPECT_THAT(err_, HasSubstr("no tokenizer.json in this folder"));
+  EXPECT_EQ(Run({"tokenize", "--tokenizer=" + Gpt2(), "--text=a\xff"}), 1);
+  EXPECT_THAT(err_, HasSubstr("--text: "));
+  EXPECT_EQ(Run({"tokenize", "--tokenizer=" + Gpt2(), "--text=x", "--shards=absent/folder/shard"}), 1);
+}
+
+TEST_F(TokenizeCommandTest, DetokenizeTakesIdsInAllForms) {
+  EXPECT_EQ(Run({"detokenize", "--tokenizer=" + Gpt2(), "--ids=15496,995"}), 0);
+  EXPECT_EQ(out_, "Hello world");
+  EXPECT_EQ(Run({"detokenize", "--tokenizer=" + Gpt2(), "15496", "995"}), 0);
+  EXPECT_EQ(out_, "Hello world");
+  EXPECT_EQ(Run({"detokenize", "--tokenizer=" + Gpt2(), "--json"}, "[15496, 995]\n"), 0);
+  EXPECT_EQ(out_, "{\"text\":\"Hello world\"}\n");
+}
+
+TEST_F(TokenizeCommandTest, DetokenizeRefusesBadIds) {
+  EXPECT_EQ(Run({"detokenize", "--tokenizer=" + Gpt2(), "15496", "fish"}), 1);
+  EXPECT_THAT(err_, HasSubstr("token id 1 is 'fish'"));
+  EXPECT_EQ(Run({"detokenize", "--tokenizer=" + Gpt2(), "50257"}), 1);
+  EXPECT_THAT(err_, HasSubstr("50257"));
+  EXPECT_EQ(Run({"detokenize", "--tokenizer=" + Gpt2(), "-1"}), 1);
+  EXPECT_EQ(Run({"detokenize", "--tokenizer=" + Gpt2(), "--ids=1", "2"}), 2);
+}
+
+TEST_F(TokenizeCommandTest, ThereAndBackIsTheSameText) {
+  const std::string text = "In the beginning God created the heaven\n\tand the earth. \xc3\xa9\xf0\x9f\x98\x80";
+  ASSERT_EQ(Run({"tokenize", "--tokenizer=" + Gpt2()}, text), 0);
+  ASSERT_EQ(Run({"detokenize", "--tokenizer=" + Gpt2()}, out_), 0);
+  EXPECT_EQ(out_, text);
+}
+
+}  // namespace
+}  // namespace kvm

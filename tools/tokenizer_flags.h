@@ -1,0 +1,26 @@
+#ifndef KVM_TOOLS_TOKENIZER_FLAGS_H_
+#define KVM_TOOLS_TOKENIZER_FLAGS_H_
+
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "kvm/io/tokenizer.h"
+#include "tools/flag_set.h"
+
+namespace kvm {
+
+struct TokenizerFlags {
+  std::string tokenizer;
+  std::string model;
+};
+
+// Adds --tokenizer and --model.
+void DefineTokenizerFlags(FlagSet& flags, TokenizerFlags* values);
+
+// Loads the tokenizer.json that --tokenizer names, or the one in the folder that --model names.
+absl::StatusOr<std::unique_ptr<Tokenizer>> LoadTokenizer(const FlagSet& flags, const TokenizerFlags& values);
+
+}  // namespace kvm
+
+#endif  // KVM_TOOLS_TOKENIZER_FLAGS_H_

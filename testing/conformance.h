@@ -5,17 +5,17 @@
 
 #include <memory>
 
-#include "kvm/kernels/dtype.h"
 #include "kvm/model/language_model.h"
+#include "kvm/model/model_options.h"
 #include "testing/test_stacks.h"
 
 namespace kvm {
 
 struct ConformanceSubject {
-  ConformanceSubject(const TestStack& stack, DType state);
+  ConformanceSubject(const TestStack& stack, const ModelOptions& options);
 
   TestStack stack;
-  DType state;
+  ModelOptions options;
   std::unique_ptr<LanguageModel> model;
 };
 
@@ -29,12 +29,15 @@ void ExpectSameBitsWithThreads(const ConformanceSubject& subject);
 void ExpectSameBitsForFewerLogits(const ConformanceSubject& subject);
 // A fork and its original go on independently.
 void ExpectForksAreIndependent(const ConformanceSubject& subject);
-// No output sees a later token, and every output sees its own.
+// No logits and no hidden states see a later token; all see their own.
 void ExpectCausality(const ConformanceSubject& subject);
-// At every position the state is as large as predicted.
+// At every position the state is as large as predicted, or no larger where an upper bound is all that is promised.
 void ExpectPredictedStateSize(const ConformanceSubject& subject);
 // Bad batches are refused and change nothing.
 void ExpectBadBatchesChangeNothing(const ConformanceSubject& subject);
+// Recurrences in chunks are the same as step by step up to rounding, and for single tokens to the bit. The subject has
+// chunked_recurrences and layers that know them.
+void ExpectNearSteps(const ConformanceSubject& chunked);
 
 }  // namespace kvm
 

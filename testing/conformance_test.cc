@@ -1,4 +1,4 @@
-// Every stack of test_stacks.h keeps every promise of conformance.h, with either dtype of state.
+// Every stack of test_stacks.h keeps every promise of conformance.h, with any dtype of state.
 
 #include "testing/conformance.h"
 
@@ -7,6 +7,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
+#include "kvm/kernels/dtype.h"
+#include "kvm/model/model_options.h"
 
 namespace kvm {
 namespace {
@@ -17,9 +19,16 @@ std::string CaseName(const ::testing::TestParamInfo<Parameters>& info) {
   return absl::StrCat(std::get<0>(info.param).name, "_", Name(std::get<1>(info.param)));
 }
 
+ModelOptions Options(DType state, bool chunked_recurrences) {
+  ModelOptions options;
+  options.state = state;
+  options.chunked_recurrences = chunked_recurrences;
+  return options;
+}
+
 class ConformanceTest : public ::testing::TestWithParam<Parameters> {
  protected:
-  ConformanceSubject subject_{std::get<0>(GetParam()), std::get<1>(GetParam())};
+  ConformanceSubject subject_{std::get<0>(GetParam()), Options(std::get<1>(GetParam()), false)};
 };
 
 TEST_P(ConformanceTest, SameBitsInPieces) { ExpectSameBitsInPieces(subject_); }
@@ -33,8 +42,23 @@ TEST_P(ConformanceTest, BadBatchesChangeNothing) { ExpectBadBatchesChangeNothing
 
 INSTANTIATE_TEST_SUITE_P(All, ConformanceTest,
                          ::testing::Combine(::testing::ValuesIn(TestStacks()),
-                                            ::testing::Values(DType::kF32, DType::kBF16)),
+                                            ::testing::Values(DType::kF32, DType::kBF16, DType::kI8)),
                          CaseName);
+
+// Recurrences in chunks give up the same bits for other cuts into calls, and keep the rest.
+class ChunkedConformanceTest : public ::testing::TestWithParam<TestStack> {
+ protected:
+  ConformanceSubject subject_{GetParam(), Options(DType::kF32, true)};
+};
+
+TEST_P(ChunkedConformanceTest, NearSteps) { ExpectNearSteps(subject_); }
+TEST_P(ChunkedConformanceTest, SameBitsWithThreads) { ExpectSameBitsWithThreads(subject_); }
+TEST_P(ChunkedConformanceTest, Causality) { ExpectCausality(subject_); }
+TEST_P(ChunkedConformanceTest, PredictedStateSize) { ExpectPredictedStateSize(subject_); }
+TEST_P(ChunkedConformanceTest, BadBatchesChangeNothing) { ExpectBadBatchesChangeNothing(subject_); }
+
+INSTANTIATE_TEST_SUITE_P(All, ChunkedConformanceTest, ::testing::ValuesIn(RecurrentStacks()),
+                         [](const auto& info) { return info.param.name; });
 
 }  // namespace
 }  // namespace kvm

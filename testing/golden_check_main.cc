@@ -2,10 +2,13 @@
 //
 //   golden_check [flags] FOLDER...
 //
-// Prints a table for each folder. Exit status: 0 everything within tolerance; 1 something is not, or a folder could not
-// be checked; 2 wrong usage.
+// A folder holds a model or a single layer (golden_check.h, golden_layer_check.h). Prints a table for each. Exit
+// status: 0 everything within tolerance; 1 something is not, or a folder could not be checked; 2 wrong usage.
+
+#include <unistd.h>
 
 #include <cstdio>
+#include <cstdlib>
 #include <string>
 #include <vector>
 
@@ -21,7 +24,7 @@ ABSL_FLAG(double, loss, 1e-5, "Largest error of the loss that passes.");
 ABSL_FLAG(double, layer, 2e-5, "Largest error of a single layer's outputs and state that passes.");
 ABSL_FLAG(int, threads, 2, "Threads to compute with.");
 ABSL_FLAG(std::string, weights, "as-is", "Matrices in memory: as-is, f32 or bf16.");
-ABSL_FLAG(std::string, state_dtype, "f32", "Readout rows and windows in memory: f32 or bf16.");
+ABSL_FLAG(std::string, state_dtype, "f32", "Readout rows and windows in memory: f32, bf16 or int8.");
 
 namespace {
 
@@ -37,11 +40,16 @@ bool ParseModelOptions(kvm::ModelOptions* options) {
     std::fprintf(stderr, "--weights: got \"%s\", expected as-is, f32 or bf16\n", weights.c_str());
     return false;
   }
-  if (state != "f32" && state != "bf16") {
-    std::fprintf(stderr, "--state_dtype: got \"%s\", expected f32 or bf16\n", state.c_str());
+  if (state == "f32") {
+    options->state = kvm::DType::kF32;
+  } else if (state == "bf16") {
+    options->state = kvm::DType::kBF16;
+  } else if (state == "int8") {
+    options->state = kvm::DType::kI8;
+  } else {
+    std::fprintf(stderr, "--state_dtype: got \"%s\", expected f32, bf16 or int8\n", state.c_str());
     return false;
   }
-  options->state = state == "f32" ? kvm::DType::kF32 : kvm::DType::kBF16;
   return true;
 }
 
@@ -50,6 +58,11 @@ bool ParseModelOptions(kvm::ModelOptions* options) {
 int main(int argc, char** argv) {
   absl::SetProgramUsageMessage("golden_check [flags] FOLDER...: compares models with golden numbers");
   const std::vector<char*> arguments = absl::ParseCommandLine(argc, argv);
+  // `bazel run` starts programs elsewhere; paths are meant from where the user is.
+  if (const char* folder = std::getenv("BUILD_WORKING_DIRECTORY"); folder != nullptr && chdir(folder) != 0) {
+    std::fprintf(stderr, "golden_check: cannot enter %s\n", folder);
+    return 1;
+  }
   kvm::GoldenOptions options;
   options.logits_tolerance = absl::GetFlag(FLAGS_logits);
   options.hidden_tolerance = absl::GetFlag(FLAGS_hidden);

@@ -17,6 +17,8 @@ struct TestStack {
   StackSpec spec;
   int64_t num_tokens = 0;  // a sequence this long takes it through several state updates or past its window
   uint64_t seed = 1;       // of RandomWeights
+  // Whether reference_model.h can do everything that the stack says.
+  bool has_reference = true;
 };
 
 // How GoogleTest prints one.
@@ -26,6 +28,10 @@ void PrintTo(const TestStack& stack, std::ostream* out);
 inline constexpr int64_t kTestChunk = 8;
 
 std::vector<TestStack> TestStacks();
+
+// Those of them that have a reference, and those with a linear recurrence: an RWKV-7 or delta rule layer.
+std::vector<TestStack> ReferenceStacks();
+std::vector<TestStack> RecurrentStacks();
 
 // `count` token ids of a vocabulary, the same for the same seed.
 std::vector<int32_t> TestTokens(const StackSpec& spec, int64_t count, uint64_t seed);

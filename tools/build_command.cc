@@ -20,6 +20,7 @@
 #include "tools/model_flags.h"
 #include "tools/stack_flags.h"
 #include "tools/stack_report.h"
+#include "tools/state_report.h"
 
 namespace kvm {
 namespace {
@@ -46,7 +47,7 @@ void DefineFlags(FlagSet& flags, BuildFlags* values) {
   flags.Int64("threads", &values->model.threads, 1, 1024, "threads to compute with");
   flags.ReadFromEnvironment("threads", "KVM_THREADS");
   flags.String("out", &values->out, "DIR", "folder for the model; without it nothing is written");
-  flags.Choice("state", &values->model.state, {"f32", "bf16"}, "of the states whose sizes are shown");
+  flags.Choice("state", &values->model.state, StateNames(), "of the states whose sizes are shown");
   flags.Bool("print-spec", &values->print_spec, "print the stack as .textproto and nothing else");
   flags.Bool("json", &values->json, "print as JSON");
 }
@@ -97,7 +98,7 @@ absl::Status RunBuild(absl::Span<const std::string> args, Console& console) {
   RETURN_IF_ERROR(flags.Parse(args));
   ASSIGN_OR_RETURN(const StackSpec spec, ResolveStack(flags, values.stack));
   RETURN_IF_ERROR(CheckTokenizer(values.tokenizer, spec));
-  const DType state = values.model.state == "bf16" ? DType::kBF16 : DType::kF32;
+  const DType state = StateDType(values.model.state);
   if (!values.out.empty()) {
     RETURN_IF_ERROR(CheckFree(values.out));
     RETURN_IF_ERROR(WriteModel(values, spec, console));
@@ -109,7 +110,8 @@ absl::Status RunBuild(absl::Span<const std::string> args, Console& console) {
     console.out << StackToJson(spec, state).dump(2) << "\n";
   } else {
     console.out << DescribeStack(spec) << "\nbytes of one sequence, state " << values.model.state << ":\n"
-                << StateSizeTable(spec, state);
+                << StateSizeTable(spec, state) << "\n"
+                << StateGrowthTable(spec, state);
   }
   return absl::OkStatus();
 }

@@ -41,6 +41,53 @@ TEST_F(BuildCommandTest, PrintsSizesWithoutWriting) {
   EXPECT_THAT(out_, HasSubstr("72.0 GiB"));
 }
 
+TEST_F(BuildCommandTest, EveryLetterIsAMixerOfThePublishedSize) {
+  ASSERT_EQ(Run({"build", "--pattern=RKASBOGD", "--layers=8"}), 0) << err_;
+  for (const char* line :
+       {"rwkv7: RWKV-7, 12 heads of 64; layers 0\n",
+        "kvm: KVM, 6 heads of 128, rotary 64, window 2 chunks of 256, 16*context^0.5 rows; layers 1\n",
+        "attention: full attention, 6 heads of 128, rotary 64; layers 2\n",
+        "sliding_window: attention over 256 tokens, 6 heads of 128, rotary 64; layers 3\n",
+        "block_window: block window, 6 heads of 128, rotary 64, window 2 chunks of 256, 1 sink; layers 4\n",
+        "ovq: OVQ, 6 heads of 128, chunks of 128, up to 2,048 centroids; layers 5\n",
+        "gated_delta_net: Gated DeltaNet, 6 heads of 96/192, convolution 4; layers 6\n",
+        "kimi_delta: Kimi Delta Attention, 6 heads of 128, convolution 4; layers 7\n"}) {
+    EXPECT_THAT(out_, HasSubstr(line));
+  }
+  EXPECT_EQ(Run({"build", "--help"}), 0);
+  EXPECT_THAT(out_, HasSubstr("B block window, O OVQ, G Gated DeltaNet, D Kimi Delta Attention"));
+}
+
+TEST_F(BuildCommandTest, FlagsReachTheMixersTheySpeakOf) {
+  ASSERT_EQ(RunSmall({"--pattern=BO", "--kv-heads=1", "--window-chunks=3", "--sinks=2", "--centroids=99",
+                      "--ovq-chunk=5", "--print-spec"}),
+            0)
+      << err_;
+  for (const char* line :
+       {"num_kv_heads: 1", "window_chunks: 3", "num_sinks: 2", "max_centroids: 99", "chunk_len: 5", "chunk_len: 8"}) {
+    EXPECT_THAT(out_, HasSubstr(line));
+  }
+  EXPECT_EQ(Run({"build", "--spec=x.textproto", "--centroids=64"}), 2);
+  EXPECT_THAT(err_, HasSubstr("--centroids goes with --pattern"));
+}
+
+TEST_F(BuildCommandTest, ShowsTheGrowthOfEachMixerForAnyStateDType) {
+  ASSERT_EQ(Run({"build", "--pattern=RO", "--layers=4", "--state=int8"}), 0) << err_;
+  EXPECT_THAT(out_, HasSubstr("bytes of one sequence, state int8:\n"));
+  EXPECT_THAT(out_, HasSubstr("bytes of all its layers\n  rwkv7 x 2 "));
+  // floor(1024 · 2048 / 3072).
+  EXPECT_THAT(out_, HasSubstr("  ovq                          682 "));
+  ASSERT_EQ(Run({"build", "--pattern=K", "--layers=1", "--state=int8", "--budget=fixed:256", "--json"}), 0) << err_;
+  const nlohmann::json json = nlohmann::json::parse(out_);
+  EXPECT_EQ(json["state_dtype"], "I8");
+  // 6 heads: 256 rows of sums [257], 256 integers and two scales; a window of 512 bfloat16 keys and values; the merge
+  // gates of 512 positions; what the token shift holds of q, k, v and x.
+  const int64_t bytes = 6 * (256 * (257 * 4 + 256 + 8) + 512 * 256 * 2 + 512 * 4) + 4 * 768 * 4;
+  EXPECT_EQ(json["state_growth"]["mixers"][0]["sizes"][0]["layer_bytes"], bytes);
+  EXPECT_EQ(Run({"build", "--pattern=K", "--state=f16"}), 2);
+  EXPECT_THAT(err_, HasSubstr("--state=f16: expected one of f32, bf16, int8"));
+}
+
 TEST_F(BuildCommandTest, JsonHasTheSameNumbers) {
   ASSERT_EQ(Run({"build", "--pattern=RRRK", "--json"}), 0) << err_;
   const nlohmann::json json = nlohmann::json::parse(out_);
@@ -69,10 +116,15 @@ TEST_F(BuildCommandTest, BudgetsBecomeSpecs) {
 
 TEST_F(BuildCommandTest, WritesAModelThatRuns) {
   const std::string folder = Path("model");
-  ASSERT_EQ(RunSmall({"--out=" + folder, "--dtype=bf16", "--seed=3"}), 0) << err_;
+  ASSERT_EQ(RunSmall({"--out=" + folder, "--dtype=bf16", "--seed=3", "--pattern=RKASBOGD", "--layers=8"}), 0) << err_;
   ASSERT_EQ(Run({"inspect", folder, "--check", "--tensors"}), 0) << err_;
   EXPECT_THAT(out_, HasSubstr("BF16"));
-  ASSERT_EQ(Run({"generate", "--model=" + folder, "--prompt-ids=1,2", "--max-tokens=3", "--threads=1"}), 0) << err_;
+  for (const char* state : {"f32", "bf16", "int8"}) {
+    ASSERT_EQ(Run({"generate", "--model=" + folder, "--prompt-ids=1,2", "--max-tokens=3", "--threads=1",
+                   std::string("--state=") + state}),
+              0)
+        << err_;
+  }
 }
 
 TEST_F(BuildCommandTest, TakesASpecFileAndATokenizer) {

@@ -23,7 +23,9 @@
 #include "tools/flag_set.h"
 #include "tools/format.h"
 #include "tools/machine.h"
+#include "tools/model_flags.h"
 #include "tools/stack_report.h"
+#include "tools/state_report.h"
 #include "tools/tensor_report.h"
 
 namespace kvm {
@@ -38,7 +40,7 @@ struct InspectFlags {
   bool check = false;
   bool json = false;
 
-  DType state_dtype() const { return state == "bf16" ? DType::kBF16 : DType::kF32; }
+  DType state_dtype() const { return StateDType(state); }
 };
 
 // What was found at the path: a stack, tensors, or both.
@@ -117,7 +119,8 @@ void PrintText(const InspectFlags& values, const Inspected& inspected, const std
   }
   if (inspected.spec.has_value()) {
     out << "\nbytes of one sequence, state " << values.state << ":\n"
-        << StateSizeTable(*inspected.spec, values.state_dtype());
+        << StateSizeTable(*inspected.spec, values.state_dtype()) << "\n"
+        << StateGrowthTable(*inspected.spec, values.state_dtype());
   }
   if (inspected.spec.has_value() && inspected.tensors != nullptr) {
     const MemoryNeed need = NeedOf(inspected, values.state_dtype());
@@ -166,7 +169,7 @@ absl::Status RunInspect(absl::Span<const std::string> args, Console& console) {
   flags.Positionals(&positionals);
   flags.Bool("tensors", &values.tensors, "list every tensor");
   flags.Bool("check", &values.check, "read every byte; numbers that are NaN or infinite are an error");
-  flags.Choice("state", &values.state, {"f32", "bf16"}, "of the states whose sizes are shown");
+  flags.Choice("state", &values.state, StateNames(), "of the states whose sizes are shown");
   flags.Bool("json", &values.json, "print as JSON");
   RETURN_IF_ERROR(flags.Parse(args));
   if (positionals.size() != 1) return flags.Wrong("expected one PATH: a model folder, .safetensors or .textproto");

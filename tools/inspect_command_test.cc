@@ -62,6 +62,28 @@ TEST_F(InspectCommandTest, ShowsAStack) {
   EXPECT_THAT(out_, HasSubstr("r: RWKV-7, 12 heads of 64; layers 0-1\n"));
 }
 
+TEST_F(InspectCommandTest, ShowsTheGrowthOfEachMixer) {
+  ASSERT_EQ(Run({"inspect", "--state=int8", Golden("kvm_rwkv7_hybrid")}), 0) << err_;
+  EXPECT_THAT(out_, HasSubstr("bytes of one sequence, state int8:\n"));
+  EXPECT_THAT(out_, HasSubstr("bytes of all its layers\n  main x "));
+  ASSERT_EQ(Run({"inspect", "--json", Golden("kvm_rwkv7_hybrid")}), 0) << err_;
+  const nlohmann::json stack = nlohmann::json::parse(out_)["stack"];
+  int64_t layers = 0;
+  for (const nlohmann::json& mixer : stack["state_growth"]["mixers"]) layers += mixer["layers"].get<int64_t>();
+  EXPECT_EQ(layers, stack["layers"].size());
+}
+
+TEST_F(InspectCommandTest, MarksWhatIsAtMost) {
+  WriteAll(Path("a.textproto"), R"(
+      width: 32 layers: "k"
+      mixers {
+        name: "k" kvm { projections { num_heads: 2 rotary_dim: 8 } chunk_len: 8 budget { append_below: 4 } }
+      })");
+  ASSERT_EQ(Run({"inspect", Path("a.textproto")}), 0) << err_;
+  EXPECT_THAT(out_, HasSubstr("<=8 "));
+  EXPECT_THAT(out_, HasSubstr("<=: at most"));
+}
+
 TEST_F(InspectCommandTest, RefusesWhatIsNone) {
   EXPECT_EQ(Run({"inspect"}), 2);
   EXPECT_EQ(Run({"inspect", "a", "b"}), 2);

@@ -27,7 +27,7 @@ namespace kvm {
 namespace {
 
 // Tokens of a sequence that one call to Extend gets at most, however large the pieces: the time between two looks at
-// Ctrl-C. It changes no bit of the results.
+// Ctrl-C. It changes no bit of the results, unless these are of chunked recurrences.
 constexpr int64_t kMaxPiece = 512;
 
 constexpr char kInputName[] = "input_ids";
@@ -139,7 +139,7 @@ absl::Status RunLogits(absl::Span<const std::string> args, Console& console) {
   FlagSet flags(
       "logits", "--model=DIR --ids=IN.safetensors --out=OUT.safetensors",
       "Reads I64 input_ids [B, T] and writes F32 logits [B, T, V]. How the ids are cut into pieces changes no\n"
-      "bit of the results.");
+      "bit of the results (but see --chunked-recurrences).");
   ModelFlags model_flags;
   std::string ids, out, state_out;
   std::vector<int64_t> pieces;

@@ -90,6 +90,29 @@ TEST_F(LogitsCommandTest, PiecesChangeNoBit) {
   EXPECT_EQ(ReadAll(Path("out")) == whole, true);
 }
 
+TEST_F(LogitsCommandTest, ChunkedRecurrencesAreTheSameUpToRounding) {
+  const std::string golden = GoldenFile("rwkv7");
+  ASSERT_EQ(RunOn("rwkv7", golden, Path("stepped")), 0) << err_;
+  ASSERT_EQ(RunOn("rwkv7", golden, Path("chunked"), {"--chunked-recurrences"}), 0) << err_;
+  ExpectNear(Path("chunked"), "logits", golden, "logits_full");
+  EXPECT_EQ(ReadAll(Path("chunked")) == ReadAll(Path("stepped")), false);
+  // Pieces that are too short for chunks are stepped.
+  ASSERT_EQ(RunOn("rwkv7", golden, Path("out"), {"--chunked-recurrences", "--pieces=15"}), 0) << err_;
+  EXPECT_EQ(ReadAll(Path("out")) == ReadAll(Path("stepped")), true);
+}
+
+TEST_F(LogitsCommandTest, IntegerRowsAreNear) {
+  const std::string golden = GoldenFile("kvm_sqrt");
+  ASSERT_EQ(RunOn("kvm_sqrt", golden, Path("f32")), 0) << err_;
+  ASSERT_EQ(RunOn("kvm_sqrt", golden, Path("int8"), {"--state=int8"}), 0) << err_;
+  const std::unique_ptr<SafetensorsFile> f32 = SafetensorsFile::Open(Path("f32")).value();
+  const std::unique_ptr<SafetensorsFile> int8 = SafetensorsFile::Open(Path("int8")).value();
+  const std::vector<float> a = ReadFloats(*f32->Find("logits")), b = ReadFloats(*int8->Find("logits"));
+  ASSERT_EQ(a.size(), b.size());
+  EXPECT_NE(a, b);
+  for (size_t i = 0; i < a.size(); ++i) ASSERT_NEAR(a[i], b[i], 0.1) << i;
+}
+
 TEST_F(LogitsCommandTest, NamesIdsThatAreWrong) {
   EXPECT_THAT(ErrorFor("input_ids", Tensor::FromInts({2, 2}, {1, 2, 3, 64})),
               HasSubstr("input_ids[1, 1] is 64; expected 0 to 63, the model's vocabulary"));
@@ -112,7 +135,8 @@ TEST_F(LogitsCommandTest, RefusesBadFilesAndFlags) {
   EXPECT_EQ(RunOn("kvm_sqrt", golden, Path("out"), {"--pieces=0"}), 2);
   EXPECT_EQ(RunOn("kvm_sqrt", golden, Path("out"), {"--weights=int8"}), 1);
   EXPECT_EQ(err_, "kvm: --weights=int8 is not offered: use as-is, f32 or bf16\n");
-  EXPECT_EQ(RunOn("kvm_sqrt", golden, Path("out"), {"--state=int8"}), 1);
+  EXPECT_EQ(RunOn("kvm_sqrt", golden, Path("out"), {"--state=int4"}), 2);
+  EXPECT_THAT(err_, HasSubstr("--state=int4: expected one of f32, bf16, int8"));
   EXPECT_EQ(RunOn("kvm_sqrt", golden, Path("out"), {"--device=cuda"}), 1);
   EXPECT_THAT(err_, HasSubstr("built without CUDA"));
   EXPECT_EQ(RunOn("kvm_sqrt", golden, Path("out"), {"--device=tpu"}), 2);

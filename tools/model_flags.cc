@@ -26,17 +26,28 @@ absl::Status NotOffered(absl::string_view flag, absl::string_view value, absl::s
 
 }  // namespace
 
+std::vector<std::string> StateNames() { return {"f32", "bf16", "int8"}; }
+
+DType StateDType(const std::string& name) {
+  if (name == "int8") return DType::kI8;
+  return name == "bf16" ? DType::kBF16 : DType::kF32;
+}
+
 ModelFlags::ModelFlags() : threads(NumPhysicalCores()) {}
 
 void DefineRuntimeFlags(FlagSet& flags, ModelFlags* values) {
   flags.Int64("threads", &values->threads, 1, kMaxThreads, "threads to compute with");
   flags.String("device", &values->device, "cpu|cuda|auto", "where to compute");
   flags.String("weights", &values->weights, "as-is|f32|bf16", "how matrices are kept in memory");
-  flags.String("state", &values->state, "f32|bf16", "how readout rows and windows are kept in memory");
+  flags.Choice("state", &values->state, StateNames(),
+               "how readout rows and windows are kept in memory; windows are bf16 where rows are int8");
+  flags.Bool("chunked-recurrences", &values->chunked_recurrences,
+             "RWKV-7, Gated DeltaNet and Kimi Delta take long pieces in chunks; last bits then depend on the pieces");
   flags.ReadFromEnvironment("threads", "KVM_THREADS");
   flags.ReadFromEnvironment("device", "KVM_DEVICE");
   flags.ReadFromEnvironment("weights", "KVM_WEIGHTS");
   flags.ReadFromEnvironment("state", "KVM_STATE");
+  flags.ReadFromEnvironment("chunked-recurrences", "KVM_CHUNKED_RECURRENCES");
 }
 
 void DefineModelFlags(FlagSet& flags, ModelFlags* values) {
@@ -62,13 +73,8 @@ absl::StatusOr<ModelOptions> ResolveModelOptions(const FlagSet& flags, const Mod
   } else if (values.weights != "as-is") {
     return flags.Wrong(absl::StrCat("--weights=", values.weights, ": expected as-is, f32 or bf16"));
   }
-  if (values.state == "bf16") {
-    options.state = DType::kBF16;
-  } else if (values.state == "int8") {
-    return NotOffered("state", "int8", "use f32 or bf16");
-  } else if (values.state != "f32") {
-    return flags.Wrong(absl::StrCat("--state=", values.state, ": expected f32 or bf16"));
-  }
+  options.state = StateDType(values.state);
+  options.chunked_recurrences = values.chunked_recurrences;
   return options;
 }
 

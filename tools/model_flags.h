@@ -6,9 +6,11 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "kvm/kernels/dtype.h"
 #include "kvm/model/language_model.h"
 #include "tools/console.h"
 #include "tools/flag_set.h"
@@ -21,12 +23,18 @@ struct ModelFlags {
   std::string device = "auto";
   std::string weights = "as-is";
   std::string state = "f32";
+  bool chunked_recurrences = false;
   int64_t seed = 0;
 
   ModelFlags();
 };
 
-// Adds --model, --threads, --device, --weights, --state and --seed, and the environment variables beside them.
+// What --state can be, for commands that show sizes alone; and the dtype of such a name.
+std::vector<std::string> StateNames();
+DType StateDType(const std::string& name);
+
+// Adds --model, --threads, --device, --weights, --state, --chunked-recurrences and --seed, and the environment
+// variables beside them.
 void DefineModelFlags(FlagSet& flags, ModelFlags* values);
 // Those of them that make sense where the model is already known.
 void DefineRuntimeFlags(FlagSet& flags, ModelFlags* values);

@@ -8,6 +8,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "kvm/io/mapped_file.h"
 #include "kvm/model/stack_spec.h"
@@ -24,6 +25,30 @@ constexpr int32_t kManyChunks = 10000;
 constexpr int32_t kMinRows = 256;
 // Channels of an RWKV-7 head in the published checkpoints.
 constexpr int64_t kRwkvHeadSize = 64;
+
+// The mixers of a pattern.
+struct PatternMixer {
+  char letter;
+  const char* name;   // in the spec
+  const char* title;  // in messages
+};
+constexpr PatternMixer kPatternMixers[] = {
+    {'R', "rwkv7", "RWKV-7"},
+    {'K', "kvm", "KVM"},
+    {'A', "attention", "full attention"},
+    {'S', "sliding_window", "sliding window"},
+    {'B', "block_window", "block window"},
+    {'O', "ovq", "OVQ"},
+    {'G', "gated_delta_net", "Gated DeltaNet"},
+    {'D', "kimi_delta", "Kimi Delta Attention"},
+};
+
+// "R RWKV-7, K KVM, ...".
+std::string ListPatternMixers() {
+  return absl::StrJoin(kPatternMixers, ", ", [](std::string* out, const PatternMixer& mixer) {
+    absl::StrAppend(out, std::string(1, mixer.letter), " ", mixer.title);
+  });
+}
 
 constexpr char kBudgetForms[] = "expected fixed:ROWS, sqrt:FACTOR, power:FACTOR:EXPONENT or saturation:LIMIT";
 
@@ -78,6 +103,21 @@ void FillProjections(const StackFlags& values, ProjectionSpec* projections) {
   projections->set_token_shift(values.token_shift);
 }
 
+// The sizes that the published configurations have by default: keys of 3/4 and values of 3/2 of the width.
+void FillGatedDeltaNet(const StackFlags& values, GatedDeltaNetSpec* spec) {
+  spec->set_num_heads(static_cast<int32_t>(values.heads));
+  spec->set_qk_head_dim(static_cast<int32_t>(std::max<int64_t>(1, values.width * 3 / (4 * values.heads))));
+  spec->set_v_head_dim(static_cast<int32_t>(std::max<int64_t>(1, values.width * 3 / (2 * values.heads))));
+}
+
+// Without rotary embedding, which this mixer does not have, and with as many key/value heads as heads.
+void FillOvq(const StackFlags& values, OvqSpec* spec) {
+  spec->mutable_projections()->set_num_heads(static_cast<int32_t>(values.heads));
+  spec->mutable_projections()->set_token_shift(values.token_shift);
+  spec->set_chunk_len(static_cast<int32_t>(values.ovq_chunk));
+  spec->set_max_centroids(static_cast<int32_t>(values.centroids));
+}
+
 // Makes the mixer of a letter; its name is set already.
 absl::Status FillMixer(const FlagSet& flags, const StackFlags& values, char letter, MixerSpec* mixer) {
   switch (letter) {
@@ -99,26 +139,36 @@ absl::Status FillMixer(const FlagSet& flags, const StackFlags& values, char lett
     case 'A':
       FillProjections(values, mixer->mutable_attention()->mutable_projections());
       return absl::OkStatus();
-    default:
+    case 'S':
       FillProjections(values, mixer->mutable_attention()->mutable_projections());
       mixer->mutable_attention()->set_window(static_cast<int32_t>(values.sliding_window));
+      return absl::OkStatus();
+    case 'B': {
+      BlockWindowSpec* window = mixer->mutable_block_window();
+      FillProjections(values, window->mutable_projections());
+      window->set_chunk_len(static_cast<int32_t>(values.chunk));
+      window->set_window_chunks(static_cast<int32_t>(values.window_chunks));
+      window->set_num_sinks(static_cast<int32_t>(values.sinks));
+      return absl::OkStatus();
+    }
+    case 'O':
+      FillOvq(values, mixer->mutable_ovq());
+      return absl::OkStatus();
+    case 'G':
+      FillGatedDeltaNet(values, mixer->mutable_gated_delta_net());
+      return absl::OkStatus();
+    default:
+      mixer->mutable_kimi_delta()->set_num_heads(static_cast<int32_t>(values.heads));
       return absl::OkStatus();
   }
 }
 
+// Null for letters that stand for no mixer.
 const char* MixerName(char letter) {
-  switch (letter) {
-    case 'R':
-      return "rwkv7";
-    case 'K':
-      return "kvm";
-    case 'A':
-      return "attention";
-    case 'S':
-      return "sliding_window";
-    default:
-      return nullptr;
+  for (const PatternMixer& mixer : kPatternMixers) {
+    if (mixer.letter == letter) return mixer.name;
   }
+  return nullptr;
 }
 
 absl::StatusOr<StackSpec> StackOfPattern(const FlagSet& flags, const StackFlags& values) {
@@ -134,8 +184,7 @@ absl::StatusOr<StackSpec> StackOfPattern(const FlagSet& flags, const StackFlags&
     const char* name = MixerName(letter);
     if (name == nullptr) {
       return flags.Wrong(absl::StrCat("--pattern=", values.pattern, ": '", std::string(1, letter),
-                                      "' is no mixer; expected R (RWKV-7), K (KVM), A (full attention) or S (sliding "
-                                      "window)"));
+                                      "' is no mixer; expected letters of these: ", ListPatternMixers()));
     }
     const auto has_name = [name](const MixerSpec& mixer) { return mixer.name() == name; };
     if (std::none_of(spec.mixers().begin(), spec.mixers().end(), has_name)) {
@@ -157,32 +206,34 @@ absl::StatusOr<StackSpec> StackOfPattern(const FlagSet& flags, const StackFlags&
 void DefineStackFlags(FlagSet& flags, StackFlags* values) {
   flags.String("spec", &values->spec, "FILE", "a stack as .textproto (see kvm/model/stack.proto)");
   flags.String("pattern", &values->pattern, "LETTERS",
-               "mixers, repeated until --layers: R RWKV-7, K KVM, A full attention, S sliding window");
+               absl::StrCat("mixers, repeated until --layers: ", ListPatternMixers()));
   flags.Int64("layers", &values->layers, 1, 10000, "layers of the stack");
   flags.Int64("width", &values->width, 1, kMax, "channels of the residual stream");
-  flags.Int64("heads", &values->heads, 1, kMax, "query heads of K, A and S");
-  flags.Int64("kv-heads", &values->kv_heads, 0, kMax, "their key/value heads; 0: as many");
+  flags.Int64("heads", &values->heads, 1, kMax, "heads of all mixers but R");
+  flags.Int64("kv-heads", &values->kv_heads, 0, kMax, "key/value heads of K, A, S and B; 0: as many");
   flags.Int64("rwkv-heads", &values->rwkv_heads, 0, kMax, "heads of R; 0: heads of 64 channels");
   flags.Int64("vocab", &values->vocab, 1, kMax, "size of the vocabulary");
-  flags.Int64("chunk", &values->chunk, 1, kMax, "tokens of a chunk of K");
-  flags.Int64("window-chunks", &values->window_chunks, 1, kMax, "chunks in the window of K");
-  flags.Int64("sinks", &values->sinks, 0, kMax, "rows of K that take no merges");
+  flags.Int64("chunk", &values->chunk, 1, kMax, "tokens of a chunk of K and B");
+  flags.Int64("window-chunks", &values->window_chunks, 1, kMax, "chunks in the window of K and B");
+  flags.Int64("sinks", &values->sinks, 0, kMax, "rows of K that take no merges; first tokens that B always sees");
   flags.Int64("sliding-window", &values->sliding_window, 1, kMax, "tokens that S sees");
+  flags.Int64("centroids", &values->centroids, 1, kMax, "largest dictionary of O");
+  flags.Int64("ovq-chunk", &values->ovq_chunk, 1, kMax, "tokens of a chunk of O");
   flags.String("budget", &values->budget, "B",
                "rows of K: fixed:ROWS, sqrt:FACTOR, power:FACTOR:EXPONENT or saturation:LIMIT");
-  flags.Int64("rotary", &values->rotary, 0, kMax, "channels of a head with rotary embedding");
+  flags.Int64("rotary", &values->rotary, 0, kMax, "channels of a head with rotary embedding in K, A, S and B");
   flags.Double("mlp-expansion", &values->mlp_expansion, 0, 1000, "inner width of the MLP over --width");
   flags.Double("residual-scale", &values->residual_scale, 0, 1000, "factor of what layers add");
-  flags.Bool("token-shift", &values->token_shift, "mix each token with the one before in K, A, S and the MLP");
+  flags.Bool("token-shift", &values->token_shift, "mix each token with the one before in K, A, S, B, O and the MLP");
 }
 
 absl::StatusOr<StackSpec> ResolveStack(const FlagSet& flags, const StackFlags& values) {
   if (flags.IsSet("spec") && flags.IsSet("pattern")) return flags.Wrong("give --spec or --pattern, not both");
   if (!values.pattern.empty()) return StackOfPattern(flags, values);
   if (values.spec.empty()) return flags.Wrong("--spec=FILE or --pattern=LETTERS is missing");
-  for (const char* name :
-       {"layers", "width", "heads", "kv-heads", "rwkv-heads", "vocab", "chunk", "window-chunks", "sinks",
-        "sliding-window", "budget", "rotary", "mlp-expansion", "residual-scale", "token-shift"}) {
+  for (const char* name : {"layers", "width", "heads", "kv-heads", "rwkv-heads", "vocab", "chunk", "window-chunks",
+                           "sinks", "sliding-window", "centroids", "ovq-chunk", "budget", "rotary", "mlp-expansion",
+                           "residual-scale", "token-shift"}) {
     if (flags.IsSet(name)) return flags.Wrong(absl::StrCat("--", name, " goes with --pattern; --spec says it all"));
   }
   ASSIGN_OR_RETURN(const std::string text, ReadFile(values.spec));

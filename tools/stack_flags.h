@@ -26,6 +26,8 @@ struct StackFlags {
   int64_t window_chunks = 2;
   int64_t sinks = 1;
   int64_t sliding_window = 256;
+  int64_t centroids = 2048;
+  int64_t ovq_chunk = 128;
   std::string budget = "sqrt:16";
   int64_t rotary = 64;
   double mlp_expansion = 4;

@@ -1,32 +1,34 @@
 #include "tools/stack_report.h"
 
-#include <algorithm>
+#include <cmath>
 #include <cstdint>
-#include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "kvm/model/delta_net_spec.h"
 #include "kvm/model/parameters.h"
 #include "kvm/model/stack_spec.h"
-#include "kvm/model/state_size.h"
 #include "tools/format.h"
+#include "tools/state_report.h"
 
 namespace kvm {
 namespace {
 
-constexpr int64_t kFirstContext = 1024;
-constexpr int64_t kLastContext = 1024 * 1024;
-
 std::string DescribeBudget(const BudgetSpec& budget) {
+  std::string text;
   switch (budget.growth()) {
     case BudgetSpec::FIXED:
-      return budget.min_rows() < 0 ? "rows of one chunk" : absl::StrCat(budget.min_rows(), " rows");
+      text = budget.min_rows() < 0 ? "rows of one chunk" : absl::StrCat(budget.min_rows(), " rows");
+      break;
     case BudgetSpec::POWER_LAW:
-      return absl::StrCat(budget.factor(), "*context^", budget.exponent(), " rows");
+      text = absl::StrCat(budget.factor(), "*context^", budget.exponent(), " rows");
+      break;
     case BudgetSpec::SATURATION:
-      return absl::StrCat("rows saturating at ", budget.limit());
+      text = absl::StrCat("rows saturating at ", budget.limit());
+      break;
   }
-  return "";
+  if (std::isinf(budget.append_below()) && budget.append_below() > 0) return text;
+  return absl::StrCat("at most ", text, ", appending below ", budget.append_below());
 }
 
 std::string DescribeHeads(const ProjectionSpec& projections, int64_t width) {
@@ -34,20 +36,62 @@ std::string DescribeHeads(const ProjectionSpec& projections, int64_t width) {
   std::string text = absl::StrCat(heads.num_heads, " heads of ", heads.qk_dim);
   if (heads.v_dim != heads.qk_dim) absl::StrAppend(&text, "/", heads.v_dim);
   if (heads.num_kv_heads != heads.num_heads) absl::StrAppend(&text, ", ", heads.num_kv_heads, " key/value heads");
-  return absl::StrCat(text, ", rotary ", projections.rotary_dim());
+  return text;
+}
+
+std::string RotaryOf(const ProjectionSpec& projections) { return absl::StrCat(", rotary ", projections.rotary_dim()); }
+
+std::string DescribeWindow(int64_t chunks, int64_t chunk_len) {
+  return absl::StrCat("window ", chunks, " chunks of ", chunk_len);
+}
+
+std::string DescribeKvm(const KvmSpec& spec, int64_t width) {
+  std::string text = absl::StrCat("KVM, ", DescribeHeads(spec.projections(), width), RotaryOf(spec.projections()), ", ",
+                                  DescribeWindow(spec.window_chunks(), spec.chunk_len()), ", ");
+  if (spec.head_budgets().empty()) {
+    absl::StrAppend(&text, DescribeBudget(spec.budget()));
+  } else {
+    const auto append = [](std::string* out, const BudgetSpec& budget) { out->append(DescribeBudget(budget)); };
+    absl::StrAppend(&text, "head by head ", absl::StrJoin(spec.head_budgets(), " | ", append));
+  }
+  if (spec.second_merge() != 0) absl::StrAppend(&text, ", second merge ", spec.second_merge());
+  if (spec.merge_decay() != 1) absl::StrAppend(&text, ", merge decay ", spec.merge_decay());
+  if (spec.separate_rotary()) absl::StrAppend(&text, ", separate rotary");
+  return text;
+}
+
+std::string DescribeOvq(const OvqSpec& spec, int64_t width) {
+  return absl::StrCat("OVQ, ", DescribeHeads(spec.projections(), width), ", chunks of ", spec.chunk_len(), ", up to ",
+                      FormatCount(spec.max_centroids()), " centroids", spec.delta_rule() ? ", delta rule" : "");
+}
+
+std::string DescribeDeltaNet(const std::string& title, const DeltaNetSpec& spec) {
+  std::string text = absl::StrCat(title, ", ", spec.num_heads, " heads of ", spec.qk_dim);
+  if (spec.v_dim != spec.qk_dim) absl::StrAppend(&text, "/", spec.v_dim);
+  if (spec.num_value_heads != spec.num_heads) absl::StrAppend(&text, ", ", spec.num_value_heads, " value heads");
+  return absl::StrCat(text, spec.conv_size > 0 ? absl::StrCat(", convolution ", spec.conv_size) : "");
 }
 
 std::string DescribeMixer(const MixerSpec& mixer, int64_t width) {
   switch (mixer.kind_case()) {
     case MixerSpec::kKvm:
-      return absl::StrCat("KVM, ", DescribeHeads(mixer.kvm().projections(), width), ", window ",
-                          mixer.kvm().window_chunks(), " chunks of ", mixer.kvm().chunk_len(), ", ",
-                          DescribeBudget(mixer.kvm().budget()));
+      return DescribeKvm(mixer.kvm(), width);
+    case MixerSpec::kBlockWindow:
+      return absl::StrCat("block window, ", DescribeHeads(mixer.block_window().projections(), width),
+                          RotaryOf(mixer.block_window().projections()), ", ",
+                          DescribeWindow(mixer.block_window().window_chunks(), mixer.block_window().chunk_len()), ", ",
+                          mixer.block_window().num_sinks(), mixer.block_window().num_sinks() == 1 ? " sink" : " sinks");
+    case MixerSpec::kOvq:
+      return DescribeOvq(mixer.ovq(), width);
+    case MixerSpec::kGatedDeltaNet:
+      return DescribeDeltaNet("Gated DeltaNet", ResolveDeltaNet(mixer, width));
+    case MixerSpec::kKimiDelta:
+      return DescribeDeltaNet("Kimi Delta Attention", ResolveDeltaNet(mixer, width));
     case MixerSpec::kAttention:
-      return absl::StrCat(mixer.attention().has_window()
-                              ? absl::StrCat("attention over ", mixer.attention().window(), " tokens, ")
-                              : "full attention, ",
-                          DescribeHeads(mixer.attention().projections(), width));
+      return absl::StrCat(
+          mixer.attention().has_window() ? absl::StrCat("attention over ", mixer.attention().window(), " tokens, ")
+                                         : "full attention, ",
+          DescribeHeads(mixer.attention().projections(), width), RotaryOf(mixer.attention().projections()));
     case MixerSpec::kRwkv7:
       return absl::StrCat("RWKV-7, ", mixer.rwkv7().num_heads(), " heads of ", width / mixer.rwkv7().num_heads());
     case MixerSpec::KIND_NOT_SET:
@@ -84,31 +128,11 @@ std::string DescribeStack(const StackSpec& spec) {
   return text;
 }
 
-std::string StateSizeTable(const StackSpec& spec, DType state_dtype) {
-  std::vector<std::vector<std::string>> rows = {{"context", "rows", "state", "full cache", "share"}};
-  for (int64_t context = kFirstContext; context <= kLastContext; context *= 4) {
-    const StateSize size = SequenceStateSize(spec, state_dtype, context);
-    const int64_t full = FullCacheByteSize(spec, state_dtype, context);
-    rows.push_back({FormatContext(context), size.rows > 0 ? FormatCount(size.rows) : "-", FormatBytes(size.bytes),
-                    FormatBytes(full),
-                    absl::StrFormat("%.1f%%", 100 * static_cast<double>(size.bytes) / static_cast<double>(full))});
-  }
-  return FormatTable(rows);
-}
-
 nlohmann::json StackToJson(const StackSpec& spec, DType state_dtype) {
   nlohmann::json layers = nlohmann::json::array();
   for (const std::string& name : spec.layers()) layers.push_back(name);
   nlohmann::json mixers = nlohmann::json::object();
   for (const MixerSpec& mixer : spec.mixers()) mixers[mixer.name()] = DescribeMixer(mixer, spec.width());
-  nlohmann::json sizes = nlohmann::json::array();
-  for (int64_t context = kFirstContext; context <= kLastContext; context *= 4) {
-    const StateSize size = SequenceStateSize(spec, state_dtype, context);
-    sizes.push_back({{"context", context},
-                     {"rows", size.rows},
-                     {"state_bytes", size.bytes},
-                     {"full_cache_bytes", FullCacheByteSize(spec, state_dtype, context)}});
-  }
   return {{"parameters", NumParameters(spec)},
           {"width", spec.width()},
           {"mlp_width", MlpWidth(spec)},
@@ -116,7 +140,8 @@ nlohmann::json StackToJson(const StackSpec& spec, DType state_dtype) {
           {"layers", layers},
           {"mixers", mixers},
           {"state_dtype", std::string(Name(state_dtype))},
-          {"state_sizes", sizes}};
+          {"state_sizes", StateSizesToJson(spec, state_dtype)},
+          {"state_growth", StateGrowthToJson(spec, state_dtype)}};
 }
 
 }  // namespace kvm

@@ -1,7 +1,7 @@
 #ifndef KVM_TOOLS_STACK_REPORT_H_
 #define KVM_TOOLS_STACK_REPORT_H_
 
-// What a stack is and costs, in words.
+// What a stack is, in words.
 
 #include <string>
 
@@ -14,10 +14,7 @@ namespace kvm {
 // Layers, widths, mixers and parameters: a few lines.
 std::string DescribeStack(const StackSpec& spec);
 
-// Bytes of one sequence at contexts of 1K to 1M tokens, beside a full cache: a table.
-std::string StateSizeTable(const StackSpec& spec, DType state_dtype);
-
-// Both, for programs.
+// The same and the sizes of state_report.h, for programs.
 nlohmann::json StackToJson(const StackSpec& spec, DType state_dtype);
 
 }  // namespace kvm

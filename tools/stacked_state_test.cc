@@ -1,6 +1,9 @@
 #include "tools/stacked_state.h"
 
+#include <algorithm>
+#include <map>
 #include <memory>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -57,6 +60,67 @@ TEST(StackStatesTest, StacksTensorsAndKeepsScalars) {
   }
   EXPECT_TRUE(saw_pair);
   EXPECT_TRUE(saw_scalar);
+}
+
+// Heads with rows of one key channel as a KVM layer exports them: padded to the most rows, with counts if they differ.
+class RowsState : public MixerState {
+ public:
+  explicit RowsState(std::vector<std::vector<float>> heads) : heads_(std::move(heads)) {}
+
+  std::unique_ptr<MixerState> Clone() const override { return std::make_unique<RowsState>(heads_); }
+  int64_t ByteSize() const override { return 0; }
+  std::vector<NamedTensor> Export() const override {
+    size_t most = 0;
+    for (const std::vector<float>& head : heads_) most = std::max(most, head.size());
+    std::vector<float> padded;
+    std::vector<int64_t> counts;
+    for (const std::vector<float>& head : heads_) {
+      padded.insert(padded.end(), head.begin(), head.end());
+      padded.resize(padded.size() + most - head.size());
+      counts.push_back(static_cast<int64_t>(head.size()));
+    }
+    const int64_t num_heads = static_cast<int64_t>(heads_.size());
+    std::vector<NamedTensor> tensors;
+    for (const char* name : {"kvm_s_k", "kvm_s_vlen"}) {
+      tensors.push_back({name, Tensor::FromFloats({num_heads, static_cast<int64_t>(most), 1}, padded)});
+    }
+    if (std::count(counts.begin(), counts.end(), counts[0]) < num_heads) {
+      tensors.push_back({"kvm_row_counts", Tensor::FromInts({num_heads}, counts)});
+    }
+    return tensors;
+  }
+
+ private:
+  std::vector<std::vector<float>> heads_;
+};
+
+// The stacked states of sequences with one layer each.
+std::map<std::string, Tensor> StackRows(const std::vector<std::vector<std::vector<float>>>& of_sequences) {
+  std::vector<SequenceState> sequences;
+  for (const std::vector<std::vector<float>>& heads : of_sequences) {
+    std::vector<LayerState> layers(1);
+    layers[0].mixer = std::make_unique<RowsState>(heads);
+    sequences.emplace_back(1, std::move(layers));
+  }
+  std::map<std::string, Tensor> stacked;
+  for (NamedTensor& named : StackStates(sequences)) stacked[named.name] = std::move(named.tensor);
+  return stacked;
+}
+
+TEST(StackStatesTest, PadsRowsAndCountsThemWhereSequencesDiffer) {
+  const std::map<std::string, Tensor> stacked = StackRows({{{1}, {2}}, {{3, 4, 5}, {6, 7}}, {{8, 9}, {10, 11}}});
+  const Tensor& keys = stacked.at("cache.0.kvm_s_k");
+  EXPECT_THAT(keys.shape(), ElementsAre(3, 2, 3, 1));
+  EXPECT_THAT(keys.floats(), ElementsAre(1, 0, 0, 2, 0, 0, 3, 4, 5, 6, 7, 0, 8, 9, 0, 10, 11, 0));
+  const Tensor& counts = stacked.at("cache.0.kvm_row_counts");
+  EXPECT_THAT(counts.shape(), ElementsAre(3, 2));
+  EXPECT_THAT(counts.ints(), ElementsAre(1, 1, 3, 2, 2, 2));
+}
+
+TEST(StackStatesTest, CountsNoRowsWhereAllAreEqual) {
+  const std::map<std::string, Tensor> stacked = StackRows({{{1, 2}, {3, 4}}, {{5, 6}, {7, 8}}});
+  EXPECT_THAT(stacked.at("cache.0.kvm_s_k").floats(), ElementsAre(1, 2, 3, 4, 5, 6, 7, 8));
+  EXPECT_EQ(stacked.count("cache.0.kvm_row_counts"), 0u);
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 #include "kvm/model/state_size.h"
 
 #include <algorithm>
+#include <limits>
 #include <vector>
 
 #include "kvm/model/delta_net_spec.h"
@@ -125,6 +126,14 @@ StateSize MixerStateSize(const MixerSpec& spec, int64_t width, DType dtype, int6
       break;
   }
   return {};
+}
+
+bool IsUpperBound(const MixerSpec& spec) {
+  if (!spec.has_kvm()) return false;
+  const std::vector<SlotBudget> budgets = ToHeadBudgets(spec.kvm());
+  return std::any_of(budgets.begin(), budgets.end(), [](const SlotBudget& budget) {
+    return budget.append_below != std::numeric_limits<double>::infinity();
+  });
 }
 
 StateSize SequenceStateSize(const StackSpec& spec, DType dtype, int64_t context) {

@@ -19,6 +19,9 @@ struct StateSize {
 // histories of the MLP and value anchor are not counted. Exact; an upper bound for budgets with append_below.
 StateSize MixerStateSize(const MixerSpec& spec, int64_t width, DType dtype, int64_t context);
 
+// Whether that is an upper bound.
+bool IsUpperBound(const MixerSpec& spec);
+
 // All layers of a stack: rows is the largest of any layer, bytes equals SequenceState::ByteSize().
 StateSize SequenceStateSize(const StackSpec& spec, DType dtype, int64_t context);
 

@@ -163,6 +163,14 @@ TEST(StateSize, HeadsWithBudgetsOfTheirOwn) {
   EXPECT_EQ(size("budget { " + growth + "append_below: 1 }").bytes, size("budget { " + growth + "}").bytes);
 }
 
+TEST(StateSize, IsABoundWhereAnyBudgetAdapts) {
+  const auto is_bound = [](const std::string& mixer) { return IsUpperBound(OneLayer(mixer).mixers(0)); };
+  EXPECT_FALSE(is_bound("rwkv7 { num_heads: 2 }"));
+  EXPECT_FALSE(is_bound(Kvm("budget { min_rows: 4 }")));
+  EXPECT_TRUE(is_bound(Kvm("budget { min_rows: 4 append_below: 1e9 }")));
+  EXPECT_TRUE(is_bound(Kvm("head_budgets { min_rows: 4 } head_budgets { min_rows: 4 append_below: -inf }")));
+}
+
 TEST(StateSize, StacksAddTheirLayersAndMlpShifts) {
   const StackSpec spec = Parse(R"(
       vocab_size: 64 width: 32 mlp_token_shift: true

@@ -121,5 +121,34 @@ TEST(SlotBudgetTest, ShrinkingTargetsNeverGiveUpRows) {
   EXPECT_EQ(TargetRows(capped, 1024, 100, 256, 101), 101);
 }
 
+TEST(SlotBudgetTest, RoundingDownBelowThePresentRowsKeepsThem) {
+  SlotBudget budget = PowerLaw(16, 0.5);
+  budget.round_down = 400;  // 362 -> 0, 724 -> 400
+  EXPECT_EQ(TargetRows(budget, 512, 512, 256, 256), 256);
+  EXPECT_EQ(TargetRows(budget, 2048, 1536, 256, 256), 400);
+  EXPECT_EQ(TargetRows(budget, 2048, 1536, 256, 401), 401);
+}
+
+TEST(SlotBudgetTest, SaturationBelowTheFirstChunkKeepsIt) {
+  SlotBudget budget = Saturation(24);
+  budget.min_rows = 1;
+  for (const int64_t context : {16, 24, 1 << 20}) EXPECT_EQ(TargetRows(budget, context, context, 24, 24), 24);
+}
+
+TEST(SlotBudgetTest, EveryExponentRoundsDownToMultiples) {
+  const double exponents[] = {0, 0.5, 0.75, 1};
+  // 3, 3·sqrt(4096) = 192, 3·512 = 1536, 3·4096 = 12288; with 4095 all but the first are less.
+  const int64_t at_4096[] = {3, 192, 1536, 12288}, at_4095[] = {3, 191, 1535, 12285};
+  const int64_t multiples_of_8[] = {0, 184, 1528, 12280};
+  for (int i = 0; i < 4; ++i) {
+    SlotBudget budget = PowerLaw(3, exponents[i]);
+    EXPECT_EQ(Wanted(budget, 4096), at_4096[i]) << exponents[i];
+    EXPECT_EQ(Wanted(budget, 4095), at_4095[i]) << exponents[i];
+    budget.round_down = 8;
+    EXPECT_EQ(Wanted(budget, 4096), at_4096[i] / 8 * 8) << exponents[i];
+    EXPECT_EQ(Wanted(budget, 4095), multiples_of_8[i]) << exponents[i];
+  }
+}
+
 }  // namespace
 }  // namespace kvm

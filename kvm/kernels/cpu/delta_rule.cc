@@ -16,6 +16,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace kvm {
 namespace HWY_NAMESPACE {
+namespace {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
@@ -139,6 +140,7 @@ void DeltaRuleHeadImpl(const DeltaRuleHead& head) {
   if (c < values && n > 0) DeltaTail(head, c, values - c);
 }
 
+}  // namespace
 }  // namespace HWY_NAMESPACE
 }  // namespace kvm
 HWY_AFTER_NAMESPACE();

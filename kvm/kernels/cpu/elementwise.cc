@@ -18,6 +18,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace kvm {
 namespace HWY_NAMESPACE {
+namespace {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
@@ -120,6 +121,7 @@ void Rwkv7DecayImpl(MatrixView<float> y, absl::Span<const float> bias) {
       bias);
 }
 
+}  // namespace
 }  // namespace HWY_NAMESPACE
 }  // namespace kvm
 HWY_AFTER_NAMESPACE();

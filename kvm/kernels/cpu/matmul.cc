@@ -18,6 +18,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace kvm {
 namespace HWY_NAMESPACE {
+namespace {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
@@ -185,6 +186,7 @@ void MultiplyOutputs(MatrixView<const float> x, const PackedMatrix& w, int64_t f
   }
 }
 
+}  // namespace
 }  // namespace HWY_NAMESPACE
 }  // namespace kvm
 HWY_AFTER_NAMESPACE();

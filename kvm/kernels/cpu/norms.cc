@@ -16,6 +16,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace kvm {
 namespace HWY_NAMESPACE {
+namespace {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
@@ -98,6 +99,7 @@ void ScaleRunsToUnitLength(MatrixView<const float> x, int64_t n, float floor, fl
   }
 }
 
+}  // namespace
 }  // namespace HWY_NAMESPACE
 }  // namespace kvm
 HWY_AFTER_NAMESPACE();

@@ -40,6 +40,7 @@ struct Nearest {
 HWY_BEFORE_NAMESPACE();
 namespace kvm {
 namespace HWY_NAMESPACE {
+namespace {
 
 // Looks for a larger similarity among dots[0..count), which belong to centroids first, first + 1, ...
 void KeepNearest(const float* HWY_RESTRICT dots, int64_t count, int64_t first, Nearest& nearest) {
@@ -92,6 +93,7 @@ void FindNearestImpl(MatrixView<const float> keys, const float* centroids, int64
   }
 }
 
+}  // namespace
 }  // namespace HWY_NAMESPACE
 }  // namespace kvm
 HWY_AFTER_NAMESPACE();

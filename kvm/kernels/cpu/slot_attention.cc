@@ -78,6 +78,7 @@ struct SoftmaxState {
 HWY_BEFORE_NAMESPACE();
 namespace kvm {
 namespace HWY_NAMESPACE {
+namespace {
 
 // Turns one query's dot products with a tile into softmax weights relative to the running maximum, which may grow: then
 // `state` and `sums`, the weighted sum of values so far, are scaled down to it. Lanes out of `range` are not looked at.
@@ -330,6 +331,7 @@ void AttendImpl(const AttentionHead& head, int64_t first_query, int64_t num_quer
   }
 }
 
+}  // namespace
 }  // namespace HWY_NAMESPACE
 }  // namespace kvm
 HWY_AFTER_NAMESPACE();

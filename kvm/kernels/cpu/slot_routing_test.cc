@@ -170,6 +170,38 @@ TEST(SlotRoutingTest, GatesThatUnderflowToZeroPickTheSameRows) {
   });
 }
 
+TEST(SlotRoutingTest, GatesOfKeysAndValuesAreApart) {
+  ForEveryTarget([] {
+    const std::vector<float> zeros(7, 0.0f);
+    Example no_keys;
+    no_keys.tokens.key_gates = zeros;
+    EXPECT_EQ(no_keys.Update(), (Routes{2, 1, 1, 1, 1, 1, 1}));
+    EXPECT_EQ(no_keys.KeySum(1), Key({0, 1}));
+    EXPECT_EQ(no_keys.ValueSum(1), 2 + 2 + 3 + 4 + 5 + 6 + 7);
+    EXPECT_EQ(no_keys.ValueSum(2), 3 + 1);
+    Example no_values;
+    no_values.tokens.value_gates = zeros;
+    EXPECT_EQ(no_values.Update(), (Routes{2, 1, 1, 1, 1, 1, 1}));
+    EXPECT_EQ(no_values.KeySum(1), Key({7, 6, -3, 3}));
+    EXPECT_EQ(no_values.ValueSum(1), 2);
+  });
+}
+
+TEST(SlotRoutingTest, MeansCountEveryUpdateAndRouteAlike) {
+  ForEveryTarget([] {
+    Example example;
+    example.options.readout = ValueReadout::kMean;
+    example.options.num_appends = 1;
+    std::fill_n(example.memory.radii.begin(), 3, 1.0f);  // rows as FoundRows leaves them for means
+    EXPECT_EQ(example.Update(), (Routes{2, 3, 1, 3, 1, 3, 1}));
+    EXPECT_EQ(std::vector<float>(example.memory.radii.begin(), example.memory.radii.begin() + 4),
+              (std::vector<float>{2, 2, 2, 2}));
+    EXPECT_EQ(example.memory.ReadoutValue(0, 0), 0.5f);       // the sink's 1 over 2
+    EXPECT_EQ(example.memory.ReadoutValue(1, 0), 17.0f / 2);  // 2 + 3 + 5 + 7
+    EXPECT_EQ(example.memory.ReadoutValue(3, 0), 12.0f / 2);  // 2 + 4 + 6
+  });
+}
+
 TEST(AppendBelowTest, AppendsOnlyWhatIsLessRedundant) {
   ForEveryTarget([] {
     const auto update = [](float append_below, int64_t num_appends) {

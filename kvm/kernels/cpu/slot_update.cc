@@ -62,6 +62,7 @@ void RouteToTwo(const float* dots, int64_t first_row, int64_t count, Route& rout
 HWY_BEFORE_NAMESPACE();
 namespace kvm {
 namespace HWY_NAMESPACE {
+namespace {
 
 // The largest of dots[begin..end).
 float Largest(const float* dots, int64_t begin, int64_t end) {
@@ -101,6 +102,7 @@ void RouteTileImpl(MatrixView<const float> keys, const float* panels, int64_t fi
   }
 }
 
+}  // namespace
 }  // namespace HWY_NAMESPACE
 }  // namespace kvm
 HWY_AFTER_NAMESPACE();

@@ -16,6 +16,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace kvm {
 namespace HWY_NAMESPACE {
+namespace {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
@@ -36,6 +37,7 @@ void Shift(MatrixView<const float> x, const float* previous, const float* mix, M
   }
 }
 
+}  // namespace
 }  // namespace HWY_NAMESPACE
 }  // namespace kvm
 HWY_AFTER_NAMESPACE();

@@ -16,6 +16,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace kvm {
 namespace HWY_NAMESPACE {
+namespace {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
@@ -185,6 +186,7 @@ void HeadBonusImpl(float* HWY_RESTRICT out, const float* HWY_RESTRICT r, const f
   for (; c < dim; ++c) out[c] = (out[c] + bonus * v[c]) * g[c];
 }
 
+}  // namespace
 }  // namespace HWY_NAMESPACE
 }  // namespace kvm
 HWY_AFTER_NAMESPACE();

@@ -8,6 +8,7 @@
 #include "kvm/kernels/cpu/elementwise.h"
 #include "kvm/kernels/cpu/slot_attention.h"
 #include "kvm/kernels/cpu/slot_update.h"
+#include "kvm/model/mixers/chunk_pieces.h"
 #include "kvm/model/mixers/kvm_state.h"
 #include "kvm/model/mixers/qkv_projection.h"
 #include "kvm/model/mixers/row_blocks.h"
@@ -18,13 +19,7 @@
 namespace kvm {
 namespace {
 
-// Tokens of one sequence that lie in one chunk.
-struct ChunkPiece {
-  int64_t first_row = 0;  // in the batch
-  int64_t num_tokens = 0;
-  int64_t position = 0;  // of the first of them
-  KvmState* state = nullptr;
-};
+KvmState& StateOf(const SequenceRows& rows) { return *static_cast<KvmState*>(rows.state); }
 
 // Queries, keys, values and merge gates [n, Hk] (no columns without merge gate) of a batch.
 struct Projected {
@@ -55,14 +50,14 @@ class KvmMixer : public Mixer {
 
   // Copies queries with the rotary channels of every head zeroed.
   void WithoutRotaryChannels(MatrixView<const float> queries, MatrixView<float> out) const;
-  // Takes pieces, at most one of each sequence, through update, window and attention.
-  void ExtendPieces(absl::Span<const ChunkPiece> pieces, const Projected& in, MatrixView<float> attended,
+  // Takes pieces, at most one of each sequence and each within one chunk, through update, window and attention.
+  void ExtendPieces(absl::Span<const SequenceRows> pieces, const Projected& in, MatrixView<float> attended,
                     ExecutionContext& context) const;
   // The states of all pieces that begin a chunk take in the chunk that leaves the window.
-  void TakeOverflow(absl::Span<const ChunkPiece> pieces, ExecutionContext& context) const;
+  void TakeOverflow(absl::Span<const SequenceRows> pieces, ExecutionContext& context) const;
   // The tokens of all pieces that lie in the first chunk become rows.
-  void FoundFirstRows(absl::Span<const ChunkPiece> pieces, const Projected& in, ExecutionContext& context) const;
-  void Attend(absl::Span<const ChunkPiece> pieces, const Projected& in, MatrixView<float> attended,
+  void FoundFirstRows(absl::Span<const SequenceRows> pieces, const Projected& in, ExecutionContext& context) const;
+  void Attend(absl::Span<const SequenceRows> pieces, const Projected& in, MatrixView<float> attended,
               ExecutionContext& context) const;
   // Gates as the state's kernels want them: empty spans for what is not gated.
   SlotTokens Gated(MatrixView<const float> keys, MatrixView<const float> values, absl::Span<const float> gates) const {
@@ -112,7 +107,7 @@ void KvmMixer::Extend(MatrixView<const float> x, MatrixView<const float> anchor,
   projected.v = context.scratch.Matrix(x.rows, projection_.v_width());
   std::vector<ProjectionRows> rows;
   for (const SequenceRows& s : sequences) {
-    rows.push_back({s.first_row, s.num_tokens, s.position, &static_cast<KvmState*>(s.state)->history});
+    rows.push_back({s.first_row, s.num_tokens, s.position, &StateOf(s).history});
   }
   projection_.Project(x, anchor, rows, projected.q, projected.k, projected.v, context);
   if (spec_.separate_rotary()) {
@@ -130,20 +125,8 @@ void KvmMixer::Extend(MatrixView<const float> x, MatrixView<const float> anchor,
   }
 
   const MatrixView<float> attended = context.scratch.Matrix(x.rows, projection_.out_width());
-  std::vector<int64_t> done(sequences.size(), 0);
-  for (std::vector<ChunkPiece> pieces;; pieces.clear()) {
-    for (size_t i = 0; i < sequences.size(); ++i) {
-      const SequenceRows& s = sequences[i];
-      const int64_t position = s.position + done[i];
-      const int64_t to_chunk_end = spec_.chunk_len() - position % spec_.chunk_len();
-      const int64_t count = std::min(s.num_tokens - done[i], to_chunk_end);
-      if (count == 0) continue;
-      pieces.push_back({s.first_row + done[i], count, position, static_cast<KvmState*>(s.state)});
-      done[i] += count;
-    }
-    if (pieces.empty()) break;
-    ExtendPieces(pieces, projected, attended, context);
-  }
+  ForChunkPieces(sequences, spec_.chunk_len(),
+                 [&](absl::Span<const SequenceRows> pieces) { ExtendPieces(pieces, projected, attended, context); });
   projection_.Output(attended, out, context);
 }
 
@@ -156,32 +139,34 @@ void KvmMixer::WithoutRotaryChannels(MatrixView<const float> queries, MatrixView
   }
 }
 
-void KvmMixer::ExtendPieces(absl::Span<const ChunkPiece> pieces, const Projected& in, MatrixView<float> attended,
+void KvmMixer::ExtendPieces(absl::Span<const SequenceRows> pieces, const Projected& in, MatrixView<float> attended,
                             ExecutionContext& context) const {
   TakeOverflow(pieces, context);
-  for (const ChunkPiece& p : pieces) {
-    p.state->window.Append(in.k.Rows(p.first_row, p.num_tokens), in.v.Rows(p.first_row, p.num_tokens));
+  for (const SequenceRows& p : pieces) {
+    KvmState& state = StateOf(p);
+    state.window.Append(in.k.Rows(p.first_row, p.num_tokens), in.v.Rows(p.first_row, p.num_tokens));
     for (int64_t r = p.first_row; r < p.first_row + p.num_tokens && has_gate(); ++r) {
-      p.state->gates.insert(p.state->gates.end(), in.gates.row(r), in.gates.row(r) + in.gates.cols);
+      state.gates.insert(state.gates.end(), in.gates.row(r), in.gates.row(r) + in.gates.cols);
     }
   }
   FoundFirstRows(pieces, in, context);
   Attend(pieces, in, attended, context);
 }
 
-void KvmMixer::TakeOverflow(absl::Span<const ChunkPiece> pieces, ExecutionContext& context) const {
+void KvmMixer::TakeOverflow(absl::Span<const SequenceRows> pieces, ExecutionContext& context) const {
   const int64_t chunk = spec_.chunk_len();
   const int64_t num_heads = window_shape_.num_heads;
-  std::vector<const ChunkPiece*> updates;
-  for (const ChunkPiece& p : pieces) {
+  std::vector<const SequenceRows*> updates;
+  for (const SequenceRows& p : pieces) {
+    KvmState& state = StateOf(p);
     const bool begins_chunk = p.position % chunk == 0;
-    const bool window_full = p.state->window.end() - p.state->window.begin() == chunk * spec_.window_chunks();
+    const bool window_full = state.window.end() - state.window.begin() == chunk * spec_.window_chunks();
     if (!begins_chunk || !window_full) continue;
     // The first chunk is in the state already.
-    if (p.state->window.begin() > 0) {
+    if (state.window.begin() > 0) {
       updates.push_back(&p);
     } else {
-      p.state->DropBefore(chunk);
+      state.DropBefore(chunk);
     }
   }
   if (updates.empty()) return;
@@ -192,9 +177,9 @@ void KvmMixer::TakeOverflow(absl::Span<const ChunkPiece> pieces, ExecutionContex
   const MatrixView<float> values = context.scratch.Matrix(tasks * chunk, window_shape_.v_dim);
   const MatrixView<float> gates = context.scratch.Matrix(tasks, has_gate() ? chunk : 0);
   context.pool.ParallelFor(tasks, [&](int64_t task) {
-    const ChunkPiece& piece = *updates[task / num_heads];
+    const SequenceRows& piece = *updates[task / num_heads];
     const int64_t h = task % num_heads;
-    KvmState& state = *piece.state;
+    KvmState& state = StateOf(piece);
     const MatrixView<float> head_keys = keys.Rows(task * chunk, chunk);
     const MatrixView<float> head_values = values.Rows(task * chunk, chunk);
     state.window.Read(h, state.window.begin(), chunk, head_keys, head_values);
@@ -216,17 +201,18 @@ void KvmMixer::TakeOverflow(absl::Span<const ChunkPiece> pieces, ExecutionContex
     UpdateRows(Gated(head_keys, head_values, gates.row_span(task)), options, memory_key_norm(), rows);
     state.heads[h].Commit(rows);
   });
-  for (const ChunkPiece* p : updates) {
-    p->state->covered += chunk;
-    p->state->DropBefore(p->state->window.begin() + chunk);
+  for (const SequenceRows* p : updates) {
+    KvmState& state = StateOf(*p);
+    state.covered += chunk;
+    state.DropBefore(state.window.begin() + chunk);
   }
 }
 
-void KvmMixer::FoundFirstRows(absl::Span<const ChunkPiece> pieces, const Projected& in,
+void KvmMixer::FoundFirstRows(absl::Span<const SequenceRows> pieces, const Projected& in,
                               ExecutionContext& context) const {
-  std::vector<const ChunkPiece*> first;
+  std::vector<const SequenceRows*> first;
   int64_t max_tokens = 0;
-  for (const ChunkPiece& p : pieces) {
+  for (const SequenceRows& p : pieces) {
     if (p.position >= spec_.chunk_len()) continue;
     first.push_back(&p);
     max_tokens = std::max(max_tokens, p.num_tokens);
@@ -239,7 +225,7 @@ void KvmMixer::FoundFirstRows(absl::Span<const ChunkPiece> pieces, const Project
   const MatrixView<float> keys = context.scratch.Matrix(tasks * max_tokens, window_shape_.qk_dim);
   const MatrixView<float> gates = context.scratch.Matrix(tasks, has_gate() ? max_tokens : 0);
   context.pool.ParallelFor(tasks, [&](int64_t task) {
-    const ChunkPiece& piece = *first[task / num_heads];
+    const SequenceRows& piece = *first[task / num_heads];
     const int64_t h = task % num_heads;
     const auto head = [&](MatrixView<float> m, int64_t dim) {
       return m.Rows(piece.first_row, piece.num_tokens).Cols(h * dim, dim);
@@ -249,16 +235,16 @@ void KvmMixer::FoundFirstRows(absl::Span<const ChunkPiece> pieces, const Project
     for (int64_t i = 0; i < piece.num_tokens && has_gate(); ++i)
       gates.row(task)[i] = in.gates.row(piece.first_row + i)[h];
     const absl::Span<const float> head_gates(gates.row(task), has_gate() ? piece.num_tokens : 0);
-    SlotMemory& memory = piece.state->heads[h];
+    SlotMemory& memory = StateOf(piece).heads[h];
     SlotRows rows = memory.Reserve(piece.num_tokens);
     FoundRows(Gated(head_keys, head(in.v, window_shape_.v_dim), head_gates), spec_.gate_initial_rows(),
               memory_key_norm(), value_readout(), rows);
     memory.Commit(rows);
   });
-  for (const ChunkPiece* p : first) p->state->covered += p->num_tokens;
+  for (const SequenceRows* p : first) StateOf(*p).covered += p->num_tokens;
 }
 
-void KvmMixer::Attend(absl::Span<const ChunkPiece> pieces, const Projected& in, MatrixView<float> attended,
+void KvmMixer::Attend(absl::Span<const SequenceRows> pieces, const Projected& in, MatrixView<float> attended,
                       ExecutionContext& context) const {
   const HeadSizes& heads = projection_.heads();
   const int64_t group = heads.num_heads / heads.num_kv_heads;
@@ -266,12 +252,13 @@ void KvmMixer::Attend(absl::Span<const ChunkPiece> pieces, const Projected& in, 
   std::vector<AttentionHead> work;
   work.reserve(pieces.size() * heads.num_heads);
   for (size_t i = 0; i < pieces.size(); ++i) {
-    const ChunkPiece& p = pieces[i];
+    const SequenceRows& p = pieces[i];
+    const KvmState& state = StateOf(p);
     for (int64_t h = 0; h < heads.num_kv_heads; ++h) {
       std::vector<KeyValueSegment>& of_head = segments[i * heads.num_kv_heads + h];
       // While the window still holds everything, the state would only repeat it.
-      if (p.state->window.begin() > 0) of_head.push_back(p.state->heads[h].Readout());
-      p.state->window.AppendSegments(h, &of_head);
+      if (state.window.begin() > 0) of_head.push_back(state.heads[h].Readout());
+      state.window.AppendSegments(h, &of_head);
     }
     for (int64_t h = 0; h < heads.num_heads; ++h) {
       AttentionHead head;

@@ -1,0 +1,55 @@
+#ifndef KVM_MODEL_STACK_CHECKER_H_
+#define KVM_MODEL_STACK_CHECKER_H_
+
+#include <cmath>
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "kvm/model/stack_problems.h"
+
+namespace kvm {
+
+// The largest single size in a spec.
+inline constexpr int64_t kMaxSpecSize = int64_t{1} << 24;
+
+inline std::string QuotedName(const std::string& name) { return absl::StrCat("\"", name, "\""); }
+
+// Checks single fields and remembers what was wrong.
+class StackChecker {
+ public:
+  void Add(const std::string& path, const std::string& got, const std::string& expected) {
+    problems_.push_back({path, got, expected});
+  }
+
+  // Returns whether lowest <= value <= highest.
+  bool Whole(const std::string& path, int64_t value, int64_t lowest, int64_t highest = kMaxSpecSize) {
+    if (value >= lowest && value <= highest) return true;
+    Add(path, absl::StrCat(value), absl::StrCat("a whole number from ", lowest, " to ", highest));
+    return false;
+  }
+
+  bool Above(const std::string& path, double value, double bound, double highest) {
+    if (value > bound && value <= highest) return true;
+    Add(path, absl::StrCat(value), absl::StrCat("a number above ", bound, " and at most ", highest));
+    return false;
+  }
+
+  bool Finite(const std::string& path, double value) {
+    if (std::isfinite(value)) return true;
+    Add(path, absl::StrCat(value), "a finite number");
+    return false;
+  }
+
+  size_t count() const { return problems_.size(); }
+  std::vector<StackProblem> Take() { return std::move(problems_); }
+
+ private:
+  std::vector<StackProblem> problems_;
+};
+
+}  // namespace kvm
+
+#endif  // KVM_MODEL_STACK_CHECKER_H_

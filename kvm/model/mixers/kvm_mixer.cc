@@ -69,7 +69,7 @@ class KvmMixer : public Mixer {
   BlockWindowShape window_shape_;
   SlotBudget budget_;
   PackedMatrix key_weighting_;
-  std::vector<float> ln_s_k_weight_, ln_s_k_bias_;
+  WeightVector ln_s_k_weight_, ln_s_k_bias_;
   std::vector<float> state_scales_, window_scales_;  // per query head: temperature / sqrt(dk)
 };
 

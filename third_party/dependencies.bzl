@@ -108,5 +108,13 @@ def kvm_dependencies():
         strip_prefix = "pcre2-10.42",
         urls = ["https://github.com/PCRE2Project/pcre2/releases/download/pcre2-10.42/pcre2-10.42.tar.gz"],
     )
+    maybe(
+        http_archive,
+        name = "com_github_utf8proc",
+        build_file = Label("//third_party:utf8proc.BUILD"),
+        sha256 = "a0a60a79fe6f6d54e7d411facbfcc867a6e198608f2cd992490e46f04b1bcecc",
+        strip_prefix = "utf8proc-2.8.0",
+        urls = ["https://github.com/JuliaStrings/utf8proc/archive/refs/tags/v2.8.0/utf8proc-2.8.0.tar.gz"],
+    )
     maybe(coverage_tools, name = "remote_coverage_tools")
     maybe(cuda_configure, name = "local_cuda")

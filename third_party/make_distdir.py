@@ -86,6 +86,7 @@ FROM_DEBIAN = {
     "rules_cc-0.0.4.tar.gz": ("bazel-rules-cc", xz_to_gzip),
     "rules_java-4.0.0.tar.gz": ("bazel-rules-java", xz_to_rules_java),
     "rules_proto-4.0.0.tar.gz": ("bazel-rules-proto", xz_to_gzip),
+    "utf8proc-2.8.0.tar.gz": ("utf8proc", unchanged),
 }
 
 

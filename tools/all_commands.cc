@@ -1,6 +1,7 @@
 #include "tools/all_commands.h"
 
 #include "tools/build_command.h"
+#include "tools/convert_command.h"
 #include "tools/demo_command.h"
 #include "tools/generate_command.h"
 #include "tools/inspect_command.h"
@@ -10,8 +11,8 @@
 namespace kvm {
 
 std::vector<Command> AllCommands() {
-  return {DemoCommand(),       BuildCommand(),  InspectCommand(), TokenizeCommand(),
-          DetokenizeCommand(), LogitsCommand(), GenerateCommand()};
+  return {DemoCommand(),     BuildCommand(),      InspectCommand(), ConvertCommand(),
+          TokenizeCommand(), DetokenizeCommand(), LogitsCommand(),  GenerateCommand()};
 }
 
 }  // namespace kvm

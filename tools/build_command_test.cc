@@ -1,11 +1,14 @@
 #include "tools/build_command.h"
 
-#include <filesystem>
+#include <cstring>
+#include <functional>
 #include <string>
 #include <vector>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "kvm/io/model_file.h"
+#include "kvm/kernels/tensor.h"
 #include "nlohmann/json.hpp"
 #include "tools/command_testing.h"
 
@@ -21,6 +24,25 @@ class BuildCommandTest : public CommandFixture {
                                      "--vocab=100", "--rotary=8",   "--chunk=8",  "--threads=1"};
     args.insert(args.end(), more.begin(), more.end());
     return Run(args);
+  }
+
+  // The tensors of two models that `wanted` names have the same dtypes and bits.
+  static void ExpectSame(const std::string& a_path, const std::string& b_path,
+                         const std::function<bool(const std::string&)>& wanted) {
+    const absl::StatusOr<OpenedModel> a = OpenModel(a_path), b = OpenModel(b_path);
+    ASSERT_TRUE(a.ok() && b.ok()) << a.status() << b.status();
+    int compared = 0;
+    for (const std::string& name : a->model.weights->Names()) {
+      if (!wanted(name)) continue;
+      const TensorView& x = *a->model.weights->Find(name);
+      const TensorView* y = b->model.weights->Find(name);
+      ASSERT_NE(y, nullptr) << name;
+      ASSERT_EQ(x.dtype, y->dtype) << name;
+      ASSERT_EQ(x.shape, y->shape) << name;
+      EXPECT_EQ(std::memcmp(x.data, y->data, static_cast<size_t>(x.byte_size())), 0) << name;
+      ++compared;
+    }
+    EXPECT_GT(compared, 10);
   }
 };
 
@@ -151,6 +173,79 @@ TEST_F(BuildCommandTest, RefusesAnOccupiedOrUnwritableFolder) {
   EXPECT_EQ(ReadAll(Path("file")), "in the way");
   EXPECT_EQ(RunSmall({"--out=" + Path("file") + "/model"}), 1);
   EXPECT_THAT(err_, HasSubstr(Path("file")));
+}
+
+TEST_F(BuildCommandTest, GraftsKvmLayersOntoRwkv) {
+  const std::string base = Path("base"), fresh = Path("fresh"), kvm = Path("kvm"), whole = Path("whole");
+  ASSERT_EQ(Run({"build", "--pattern=R", "--layers=4", "--width=64", "--vocab=100", "--seed=1", "--threads=1",
+                 "--dtype=bf16", "--out=" + base}),
+            0)
+      << err_;
+  // New mixers in two layers: all else stays, to the bit.
+  ASSERT_EQ(Run({"build", "--base=" + base, "--replace=1,3=K", "--heads=2", "--rotary=8", "--chunk=8", "--seed=2",
+                 "--threads=1", "--out=" + fresh}),
+            0)
+      << err_;
+  EXPECT_THAT(out_, HasSubstr("embedding    " + base + "\n"));
+  EXPECT_THAT(out_, HasSubstr("layers 0, 2  " + base + "\n"));
+  EXPECT_THAT(out_, HasSubstr("layers 1, 3  new (seed 2) (mixer), " + base + " (norms and MLP)\n"));
+  ASSERT_EQ(Run({"inspect", fresh}), 0) << err_;
+  EXPECT_THAT(out_, HasSubstr("layers 0, 2\n"));
+  ExpectSame(base, fresh, [](const std::string& name) {
+    return name.find("h.1.attn.") == std::string::npos && name.find("h.3.attn.") == std::string::npos;
+  });
+
+  // The same from a checkpoint of KVM layers: the mixers alone, or the whole layers.
+  ASSERT_EQ(Run({"build", "--pattern=K", "--layers=4", "--width=64", "--vocab=100", "--heads=2", "--rotary=8",
+                 "--chunk=8", "--seed=3", "--threads=1", "--block-output-gain=1", "--out=" + kvm}),
+            0)
+      << err_;
+  ASSERT_EQ(Run({"build", "--base=" + base, "--graft=mixer:1=" + kvm, "--graft=3=" + kvm, "--graft=head=" + kvm,
+                 "--json", "--threads=1", "--out=" + whole}),
+            0)
+      << err_;
+  const nlohmann::json origins = nlohmann::json::parse(out_)["origins"];
+  ASSERT_EQ(origins.size(), 5u);
+  EXPECT_EQ(origins[2]["part"], "layer 1");
+  EXPECT_EQ(origins[2]["origin"], kvm + " (mixer), " + base + " (norms and MLP)");
+  EXPECT_EQ(origins[3]["origin"], kvm);
+  EXPECT_EQ(origins[4]["origin"], kvm);
+  EXPECT_THAT(err_, ::testing::Not(HasSubstr("drawing")));
+  const auto from_kvm = [](const std::string& name) {
+    return name.find("h.1.attn.") != std::string::npos || name.find("h.3.") != std::string::npos ||
+           name.find("ln_head") != std::string::npos || name.find("lm_head") != std::string::npos;
+  };
+  ExpectSame(kvm, whole, from_kvm);
+  ExpectSame(base, whole, [&](const std::string& name) { return !from_kvm(name); });
+  ASSERT_EQ(Run({"generate", "--model=" + whole, "--prompt-ids=1,2", "--max-tokens=20", "--threads=1"}), 0) << err_;
+}
+
+TEST_F(BuildCommandTest, RefusesGraftsThatDoNotFit) {
+  const std::string out = Path("out");
+  const std::string kvm = "--graft=1=" + Golden("kvm_sqrt");
+  EXPECT_EQ(Run({"build", "--pattern=R", "--layers=2", "--width=32", "--vocab=64", kvm, "--out=" + out}), 1);
+  EXPECT_THAT(err_, HasSubstr("testing/golden/kvm_sqrt: layer 1: its mixer is kvm, the stack's rwkv7\n"));
+  EXPECT_EQ(Run({"build", "--base=" + Golden("rwkv7"), kvm, "--out=" + out}), 1);
+  EXPECT_THAT(err_, HasSubstr("h.1.mlp.c_fc.weight: has shape [96, 32], expected [128, 32]"));
+  EXPECT_EQ(Run({"build", "--base=" + Golden("rwkv7"), "--replace=2=K", "--heads=2", "--rotary=8"}), 1);
+  EXPECT_THAT(err_, HasSubstr("--replace=2=K: layer 2: the stack has 2 layers"));
+  EXPECT_EQ(Run({"build", "--base=absent", "--out=" + out}), 1);
+  for (const std::vector<std::string>& more : std::vector<std::vector<std::string>>{{"--replace=1=X"},
+                                                                                    {"--replace=1=KK"},
+                                                                                    {"--replace=1"},
+                                                                                    {"--replace=x=K"},
+                                                                                    {"--graft=1"},
+                                                                                    {"--graft=x=y"},
+                                                                                    {"--width=64"},
+                                                                                    {"--heads=2"},
+                                                                                    {"--pattern=K"},
+                                                                                    {"--spec=x"}}) {
+    std::vector<std::string> args = {"build", "--base=" + Golden("rwkv7"), "--out=" + out};
+    args.insert(args.end(), more.begin(), more.end());
+    EXPECT_EQ(Run(args), 2) << more[0] << ": " << err_;
+  }
+  EXPECT_EQ(Run({"build", "--pattern=K", "--replace=1=K"}), 2);
+  EXPECT_FALSE(Exists(out));
 }
 
 TEST_F(BuildCommandTest, RefusesBadFlags) {

@@ -10,7 +10,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
-#include "kvm/io/byte_level_bpe.h"
+#include "kvm/io/open_tokenizer.h"
 #include "kvm/io/tokenizer.h"
 #include "kvm/model/generator.h"
 #include "kvm/status_macros.h"
@@ -40,7 +40,7 @@ struct GenerateFlags {
 void DefineFlags(FlagSet& flags, GenerateFlags* values) {
   DefineModelFlags(flags, &values->model);
   SamplerOptions& sampler = values->options.sampler;
-  flags.String("tokenizer", &values->tokenizer, "FILE", "tokenizer.json, where the model folder has none");
+  flags.String("tokenizer", &values->tokenizer, "FILE", "the tokenizer, where the model folder has none");
   flags.String("prompt", &values->prompt, "TEXT", "the text to continue");
   flags.String("prompt-file", &values->prompt_file, "FILE", "a file with it; - is standard input");
   flags.Int64s("prompt-ids", &values->prompt_ids, 0, std::numeric_limits<int32_t>::max(),
@@ -73,10 +73,10 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> FindTokenizer(const GenerateFlags& va
   const std::string& path = values.tokenizer.empty() ? loaded.tokenizer_path : values.tokenizer;
   if (path.empty()) {
     return absl::NotFoundError(absl::StrCat(values.model.model,
-                                            ": no tokenizer.json in this model; name one with --tokenizer=FILE or give "
+                                            ": no tokenizer in this model; name one with --tokenizer=FILE or give "
                                             "the prompt as --prompt-ids"));
   }
-  return LoadByteLevelBpe(path);
+  return OpenTokenizer(path);
 }
 
 absl::StatusOr<std::vector<int32_t>> EncodePrompt(const FlagSet& flags, const GenerateFlags& values,

@@ -117,7 +117,7 @@ TEST_F(GenerateCommandTest, RefusesBadPrompts) {
   EXPECT_THAT(err_, HasSubstr("prompt token 1 is 64; expected 0 to 63"));
   EXPECT_EQ(RunIds({"--prompt-ids="}), 2);
   EXPECT_EQ(RunIds({"--prompt=x"}), 1);
-  EXPECT_THAT(err_, HasSubstr("no tokenizer.json in this model; name one with --tokenizer"));
+  EXPECT_THAT(err_, HasSubstr("no tokenizer in this model; name one with --tokenizer"));
   EXPECT_EQ(RunIds({}), 2);
   EXPECT_EQ(RunIds({"--prompt=x", "--prompt-ids=1"}), 2);
   EXPECT_EQ(out_, "");

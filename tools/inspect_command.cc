@@ -13,9 +13,14 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "kvm/io/content_hash.h"
+#include "kvm/io/file_kind.h"
 #include "kvm/io/mapped_file.h"
-#include "kvm/io/model_folder.h"
+#include "kvm/io/model_file.h"
+#include "kvm/io/model_writer.h"
+#include "kvm/io/rwkv_checkpoint.h"
 #include "kvm/io/safetensors.h"
+#include "kvm/io/torch_file.h"
 #include "kvm/model/stack_spec.h"
 #include "kvm/model/state_size.h"
 #include "kvm/status_macros.h"
@@ -51,34 +56,73 @@ struct Inspected {
   std::map<std::string, std::string> metadata;       // of a safetensors file
   std::map<std::string, std::string> unused_config;  // see ModelFolder
   std::string tokenizer_path;
+  std::optional<uint64_t> fingerprint;  // of a packed model
 };
 
-absl::StatusOr<Inspected> Open(const std::string& path) {
+bool IsTorchFile(const std::string& path) {
+  const absl::StatusOr<MappedFile> file = MappedFile::Open(path);
+  if (!file.ok()) return false;
+  const absl::Span<const uint8_t> start = file->bytes().subspan(0, kFileKindBytes);
+  return DetectFileKind({reinterpret_cast<const char*>(start.data()), start.size()}) == FileKind::kZip;
+}
+
+absl::StatusOr<Inspected> InspectModel(const std::string& path, Console& console) {
+  ASSIGN_OR_RETURN(OpenedModel opened, OpenModelWithNotes(path, console));
   Inspected inspected;
+  inspected.kind = opened.kind;
+  inspected.spec = std::move(opened.model.spec);
+  inspected.tensors = std::move(opened.model.weights);
+  inspected.unused_config = std::move(opened.model.unused_config);
+  inspected.tokenizer_path = std::move(opened.model.tokenizer_path);
+  inspected.fingerprint = opened.fingerprint;
+  return inspected;
+}
+
+absl::StatusOr<Inspected> Open(const std::string& path, Console& console) {
   std::error_code error;
-  if (std::filesystem::is_directory(path, error)) {
-    ASSIGN_OR_RETURN(ModelFolder folder, OpenModelFolder(path));
-    inspected.kind = "model folder";
-    inspected.spec = std::move(folder.spec);
-    inspected.tensors = std::move(folder.weights);
-    inspected.unused_config = std::move(folder.unused_config);
-    inspected.tokenizer_path = std::move(folder.tokenizer_path);
-  } else if (absl::EndsWith(path, ".textproto")) {
+  if (!std::filesystem::exists(path, error)) {
+    return absl::NotFoundError(absl::StrCat(path, ": no such file or folder"));
+  }
+  Inspected inspected;
+  if (absl::EndsWith(path, ".textproto")) {
     ASSIGN_OR_RETURN(const std::string text, ReadFile(path));
     ASSIGN_OR_RETURN(inspected.spec, ParseStackSpec(text, path));
     inspected.kind = "stack";
-  } else if (absl::EndsWith(path, ".safetensors")) {
-    ASSIGN_OR_RETURN(std::unique_ptr<SafetensorsFile> file, SafetensorsFile::Open(path));
-    inspected.metadata = file->metadata();
-    inspected.tensors = std::move(file);
-    inspected.kind = "safetensors file";
-  } else if (!std::filesystem::exists(path, error)) {
-    return absl::NotFoundError(absl::StrCat(path, ": no such file or folder"));
-  } else {
-    return absl::InvalidArgumentError(
-        absl::StrCat(path, ": unknown kind of file; expected a model folder, a .safetensors file or a .textproto"));
+    return inspected;
   }
-  return inspected;
+  if (absl::EndsWith(path, ".safetensors")) {
+    ASSIGN_OR_RETURN(std::unique_ptr<SafetensorsFile> file, SafetensorsFile::Open(path));
+    if (file->metadata().count(kStackMetadata) == 0 && !HasRwkvNames(*file)) {
+      inspected.metadata = file->metadata();
+      inspected.tensors = std::move(file);
+      inspected.kind = "safetensors file";
+      return inspected;
+    }
+  }
+  if (IsTorchFile(path)) {
+    ASSIGN_OR_RETURN(std::unique_ptr<TorchFile> file, TorchFile::Open(path));
+    if (!HasRwkvNames(*file)) {
+      inspected.tensors = std::move(file);
+      inspected.kind = "PyTorch checkpoint";
+      return inspected;
+    }
+  }
+  return InspectModel(path, console);
+}
+
+// Reads all of a PyTorch checkpoint and compares its checksums.
+absl::Status CheckTorchSums(const std::string& path) {
+  if (!IsTorchFile(path)) return absl::OkStatus();
+  ASSIGN_OR_RETURN(const std::unique_ptr<TorchFile> file, TorchFile::Open(path));
+  return file->CheckSums();
+}
+
+// Reads all of a packed model and compares it with what its header says of it.
+absl::Status CheckFingerprint(const std::string& path, const Inspected& inspected) {
+  if (!inspected.fingerprint.has_value()) return absl::OkStatus();
+  if (ModelFingerprint(*inspected.spec, *inspected.tensors) == *inspected.fingerprint) return absl::OkStatus();
+  return absl::DataLossError(
+      absl::StrCat(path, ": the weights are not those that the header's fingerprint speaks of; the file is damaged"));
 }
 
 // Bytes of weights and of one long sequence; whether this machine can hold both.
@@ -109,6 +153,9 @@ void PrintText(const InspectFlags& values, const Inspected& inspected, const std
   out << values.path << ": " << inspected.kind << "\n";
   if (inspected.spec.has_value()) out << DescribeStack(*inspected.spec);
   if (inspected.tensors != nullptr) out << SummarizeTensors(*inspected.tensors) << "\n";
+  if (inspected.fingerprint.has_value()) {
+    out << "fingerprint: " << absl::StrCat(absl::Hex(*inspected.fingerprint, absl::kZeroPad16)) << "\n";
+  }
   for (const auto& [key, value] : inspected.metadata)
     out << "metadata: " << absl::Utf8SafeCEscape(key) << " = " << absl::Utf8SafeCEscape(value) << "\n";
   if (inspected.spec.has_value() && inspected.tensors != nullptr) {
@@ -142,6 +189,9 @@ void PrintJson(const InspectFlags& values, const Inspected& inspected, const std
   if (inspected.spec.has_value() && inspected.tensors != nullptr) {
     const MemoryNeed need = NeedOf(inspected, values.state_dtype());
     json["unused_config"] = inspected.unused_config;
+    if (inspected.fingerprint.has_value()) {
+      json["fingerprint"] = absl::StrCat(absl::Hex(*inspected.fingerprint, absl::kZeroPad16));
+    }
     json["tokenizer"] = inspected.tokenizer_path;
     json["memory"] = {{"weight_bytes", need.weights},
                       {"state_bytes_at_1m", need.state},
@@ -163,7 +213,9 @@ void PrintJson(const InspectFlags& values, const Inspected& inspected, const std
 
 absl::Status RunInspect(absl::Span<const std::string> args, Console& console) {
   FlagSet flags("inspect", "PATH [--tensors] [--check] [--json]",
-                "Shows what a model folder, a Hugging Face folder, a .safetensors file or a stack's .textproto holds.");
+                "Shows what a model folder, a Hugging Face folder, a packed model (.kvm), a PyTorch .pth, a "
+                ".safetensors file or a\n"
+                "stack's .textproto holds.");
   InspectFlags values;
   std::vector<std::string> positionals;
   flags.Positionals(&positionals);
@@ -172,12 +224,15 @@ absl::Status RunInspect(absl::Span<const std::string> args, Console& console) {
   flags.Choice("state", &values.state, StateNames(), "of the states whose sizes are shown");
   flags.Bool("json", &values.json, "print as JSON");
   RETURN_IF_ERROR(flags.Parse(args));
-  if (positionals.size() != 1) return flags.Wrong("expected one PATH: a model folder, .safetensors or .textproto");
+  if (positionals.size() != 1)
+    return flags.Wrong("expected one PATH: a model folder, .kvm, .pth, .safetensors or .textproto");
   values.path = positionals[0];
 
-  ASSIGN_OR_RETURN(const Inspected inspected, Open(values.path));
+  ASSIGN_OR_RETURN(const Inspected inspected, Open(values.path, console));
   std::vector<BrokenTensor> broken;
   if (values.check && inspected.tensors != nullptr) {
+    RETURN_IF_ERROR(CheckFingerprint(values.path, inspected));
+    RETURN_IF_ERROR(CheckTorchSums(values.path));
     ASSIGN_OR_RETURN(broken, FindBrokenTensors(*inspected.tensors, console));
   }
   if (values.json) {

@@ -6,7 +6,6 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "kvm/io/mapped_file.h"
-#include "kvm/io/model_folder.h"
 #include "kvm/kernels/thread_pool.h"
 #include "kvm/model/initializer.h"
 #include "kvm/model/stack_spec.h"
@@ -51,7 +50,8 @@ void DefineRuntimeFlags(FlagSet& flags, ModelFlags* values) {
 }
 
 void DefineModelFlags(FlagSet& flags, ModelFlags* values) {
-  flags.String("model", &values->model, "PATH", "model folder, Hugging Face folder, or .textproto for random weights");
+  flags.String("model", &values->model, "PATH",
+               "model folder, Hugging Face folder, .kvm, .pth, .safetensors, or .textproto for random weights");
   flags.ReadFromEnvironment("model", "KVM_MODEL");
   DefineRuntimeFlags(flags, values);
   flags.Int64("seed", &values->seed, 0, std::numeric_limits<int64_t>::max(), "of everything random");
@@ -82,7 +82,8 @@ absl::StatusOr<LoadedModel> LoadModel(const FlagSet& flags, const ModelFlags& va
                                       Console& console) {
   LoadedModel loaded;
   ASSIGN_OR_RETURN(loaded.options, ResolveModelOptions(flags, values));
-  if (values.model.empty()) return flags.Wrong("--model is missing: a model folder or a stack's .textproto");
+  if (values.model.empty())
+    return flags.Wrong("--model is missing: a model folder, a model's file or a stack's .textproto");
   if (absl::EndsWith(values.model, ".textproto")) {
     ASSIGN_OR_RETURN(const std::string text, ReadFile(values.model));
     ASSIGN_OR_RETURN(const StackSpec spec, ParseStackSpec(text, values.model));
@@ -95,10 +96,16 @@ absl::StatusOr<LoadedModel> LoadModel(const FlagSet& flags, const ModelFlags& va
     ASSIGN_OR_RETURN(loaded.model, LanguageModel::Create(spec, *weights, loaded.options));
     return loaded;
   }
-  ASSIGN_OR_RETURN(const ModelFolder folder, OpenModelFolder(values.model));
-  ASSIGN_OR_RETURN(loaded.model, LanguageModel::Create(folder.spec, *folder.weights, loaded.options));
-  loaded.tokenizer_path = folder.tokenizer_path;
+  ASSIGN_OR_RETURN(const OpenedModel opened, OpenModelWithNotes(values.model, console));
+  ASSIGN_OR_RETURN(loaded.model, LanguageModel::Create(opened.model.spec, *opened.model.weights, loaded.options));
+  loaded.tokenizer_path = opened.model.tokenizer_path;
   return loaded;
+}
+
+absl::StatusOr<OpenedModel> OpenModelWithNotes(const std::string& path, Console& console) {
+  ASSIGN_OR_RETURN(OpenedModel opened, OpenModel(path));
+  for (const std::string& note : opened.model.notes) console.err << "note: " << note << std::endl;
+  return opened;
 }
 
 }  // namespace kvm

@@ -10,6 +10,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "kvm/io/model_file.h"
 #include "kvm/kernels/dtype.h"
 #include "kvm/model/language_model.h"
 #include "tools/console.h"
@@ -49,10 +50,13 @@ struct LoadedModel {
   std::string tokenizer_path;  // empty when the model brings none
 };
 
-// Loads --model: a model folder, a Hugging Face folder, or a stack's .textproto with random weights of --seed, which is
-// then said on console.err.
+// Loads --model: whatever OpenModel takes, or a stack's .textproto with random weights of --seed, which is then said on
+// console.err, as notes about the model are.
 absl::StatusOr<LoadedModel> LoadModel(const FlagSet& flags, const ModelFlags& values, ExecutionContext& context,
                                       Console& console);
+
+// Opens a model and says on console.err what is odd about it.
+absl::StatusOr<OpenedModel> OpenModelWithNotes(const std::string& path, Console& console);
 
 }  // namespace kvm
 

@@ -171,6 +171,17 @@ const char* MixerName(char letter) {
   return nullptr;
 }
 
+// The flags that describe a stack beside its mixers, and those that describe mixers.
+constexpr const char* kBackboneFlags[] = {"layers", "width", "vocab", "mlp-expansion", "residual-scale"};
+constexpr const char* kMixerFlags[] = {"heads",         "kv-heads",  "rwkv-heads", "chunk",
+                                       "window-chunks", "sinks",     "budget",     "sliding-window",
+                                       "centroids",     "ovq-chunk", "rotary",     "token-shift"};
+
+absl::Status WrongLetter(const FlagSet& flags, absl::string_view flag, char letter) {
+  return flags.Wrong(absl::StrCat(flag, ": '", std::string(1, letter),
+                                  "' is no mixer; expected letters of these: ", ListPatternMixers()));
+}
+
 absl::StatusOr<StackSpec> StackOfPattern(const FlagSet& flags, const StackFlags& values) {
   StackSpec spec;
   spec.set_vocab_size(static_cast<int32_t>(values.vocab));
@@ -183,8 +194,7 @@ absl::StatusOr<StackSpec> StackOfPattern(const FlagSet& flags, const StackFlags&
   for (const char letter : values.pattern) {
     const char* name = MixerName(letter);
     if (name == nullptr) {
-      return flags.Wrong(absl::StrCat("--pattern=", values.pattern, ": '", std::string(1, letter),
-                                      "' is no mixer; expected letters of these: ", ListPatternMixers()));
+      return WrongLetter(flags, absl::StrCat("--pattern=", values.pattern), letter);
     }
     const auto has_name = [name](const MixerSpec& mixer) { return mixer.name() == name; };
     if (std::none_of(spec.mixers().begin(), spec.mixers().end(), has_name)) {
@@ -231,13 +241,33 @@ absl::StatusOr<StackSpec> ResolveStack(const FlagSet& flags, const StackFlags& v
   if (flags.IsSet("spec") && flags.IsSet("pattern")) return flags.Wrong("give --spec or --pattern, not both");
   if (!values.pattern.empty()) return StackOfPattern(flags, values);
   if (values.spec.empty()) return flags.Wrong("--spec=FILE or --pattern=LETTERS is missing");
-  for (const char* name : {"layers", "width", "heads", "kv-heads", "rwkv-heads", "vocab", "chunk", "window-chunks",
-                           "sinks", "sliding-window", "centroids", "ovq-chunk", "budget", "rotary", "mlp-expansion",
-                           "residual-scale", "token-shift"}) {
-    if (flags.IsSet(name)) return flags.Wrong(absl::StrCat("--", name, " goes with --pattern; --spec says it all"));
-  }
+  RETURN_IF_ERROR(CheckNoBackboneFlags(flags, "goes with --pattern; --spec says it all"));
+  RETURN_IF_ERROR(CheckNoMixerFlags(flags, "goes with --pattern; --spec says it all"));
   ASSIGN_OR_RETURN(const std::string text, ReadFile(values.spec));
   return ParseStackSpec(text, values.spec);
+}
+
+absl::Status CheckNoBackboneFlags(const FlagSet& flags, absl::string_view why) {
+  for (const char* name : kBackboneFlags) {
+    if (flags.IsSet(name)) return flags.Wrong(absl::StrCat("--", name, " ", why));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckNoMixerFlags(const FlagSet& flags, absl::string_view why) {
+  for (const char* name : kMixerFlags) {
+    if (flags.IsSet(name)) return flags.Wrong(absl::StrCat("--", name, " ", why));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<MixerSpec> MixerOfLetter(const FlagSet& flags, const StackFlags& values, char letter) {
+  const char* name = MixerName(letter);
+  if (name == nullptr) return WrongLetter(flags, "--replace", letter);
+  MixerSpec mixer;
+  mixer.set_name(name);
+  RETURN_IF_ERROR(FillMixer(flags, values, letter, &mixer));
+  return mixer;
 }
 
 }  // namespace kvm

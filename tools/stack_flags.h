@@ -6,7 +6,9 @@
 #include <cstdint>
 #include <string>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "kvm/model/stack.pb.h"
 #include "tools/flag_set.h"
 
@@ -41,6 +43,13 @@ void DefineStackFlags(FlagSet& flags, StackFlags* values);
 // The stack of --spec, or the one that the others describe. UsageError for flags that contradict each other or are
 // malformed; errors of ParseStackSpec and ValidateStack.
 absl::StatusOr<StackSpec> ResolveStack(const FlagSet& flags, const StackFlags& values);
+
+// A UsageError that ends with `why` when a flag is set that describes a stack beside its mixers, or a mixer.
+absl::Status CheckNoBackboneFlags(const FlagSet& flags, absl::string_view why);
+absl::Status CheckNoMixerFlags(const FlagSet& flags, absl::string_view why);
+
+// The mixer of one letter of a pattern; values.width is the stack's. UsageError for a letter that is none.
+absl::StatusOr<MixerSpec> MixerOfLetter(const FlagSet& flags, const StackFlags& values, char letter);
 
 }  // namespace kvm
 

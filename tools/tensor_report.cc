@@ -11,12 +11,14 @@
 namespace kvm {
 namespace {
 
+int64_t ByteSize(const TensorInfo& info) { return NumElements(info.shape) * SizeOf(info.dtype); }
+
 // Bytes of each dtype.
 std::map<std::string, int64_t> BytesByDType(const WeightSource& source) {
   std::map<std::string, int64_t> bytes;
   for (const std::string& name : source.Names()) {
-    const TensorView& tensor = *source.Find(name);
-    bytes[std::string(Name(tensor.dtype))] += tensor.byte_size();
+    const TensorInfo info = *source.Info(name);
+    bytes[std::string(Name(info.dtype))] += ByteSize(info);
   }
   return bytes;
 }
@@ -42,8 +44,8 @@ std::string SummarizeTensors(const WeightSource& source) {
 std::string ListTensors(const WeightSource& source) {
   std::vector<std::vector<std::string>> rows = {{"tensor", "dtype", "shape", "bytes"}};
   for (const std::string& name : source.Names()) {
-    const TensorView& tensor = *source.Find(name);
-    rows.push_back({name, std::string(Name(tensor.dtype)), ToString(tensor.shape), FormatCount(tensor.byte_size())});
+    const TensorInfo info = *source.Info(name);
+    rows.push_back({name, std::string(Name(info.dtype)), ToString(info.shape), FormatCount(ByteSize(info))});
   }
   return FormatTable(rows);
 }
@@ -54,11 +56,9 @@ nlohmann::json TensorsToJson(const WeightSource& source, bool list) {
   if (!list) return json;
   json["list"] = nlohmann::json::array();
   for (const std::string& name : source.Names()) {
-    const TensorView& tensor = *source.Find(name);
-    json["list"].push_back({{"name", name},
-                            {"dtype", std::string(Name(tensor.dtype))},
-                            {"shape", tensor.shape},
-                            {"bytes", tensor.byte_size()}});
+    const TensorInfo info = *source.Info(name);
+    json["list"].push_back(
+        {{"name", name}, {"dtype", std::string(Name(info.dtype))}, {"shape", info.shape}, {"bytes", ByteSize(info)}});
   }
   return json;
 }

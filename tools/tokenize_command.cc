@@ -26,15 +26,18 @@ namespace kvm {
 namespace {
 
 absl::Status RunTokenize(absl::Span<const std::string> args, Console& console) {
-  FlagSet flags("tokenize", "(--tokenizer=FILE | --model=DIR) [--text=TEXT | --text-file=FILE] [--json] [--shards=OUT]",
-                "Turns text into token ids; special tokens in it are recognized. Reads standard input without --text\n"
-                "and --text-file. With --shards the ids go into a file for training (the llm.c format) instead.");
+  FlagSet flags(
+      "tokenize",
+      "(--tokenizer=FILE | --model=DIR) [--text=TEXT | --text-file=FILE] [--template] [--json] [--shards=OUT]",
+      "Turns text into token ids; special tokens in it are recognized. Reads standard input without --text\n"
+      "and --text-file. With --shards the ids go into a file for training (the llm.c format) instead.");
   TokenizerFlags tokenizer_flags;
   std::string text, text_file = "-", shards;
-  bool json = false;
+  bool json = false, put_template = false;
   DefineTokenizerFlags(flags, &tokenizer_flags);
   flags.String("text", &text, "TEXT", "the text");
   flags.String("text-file", &text_file, "FILE", "a file with the text; - is standard input");
+  flags.Bool("template", &put_template, "put the ids around the text that the tokenizer's file asks for");
   flags.Bool("json", &json, "print {\"ids\": [...]}");
   flags.String("shards", &shards, "OUT", "write a token file for training and print nothing but its size");
   RETURN_IF_ERROR(flags.Parse(args));
@@ -48,6 +51,10 @@ absl::Status RunTokenize(absl::Span<const std::string> args, Console& console) {
   if (!ids.ok()) {
     const std::string source = flags.IsSet("text") ? "--text" : text_file == "-" ? "standard input" : text_file;
     return absl::Status(ids.status().code(), absl::StrCat(source, ": ", ids.status().message()));
+  }
+  if (put_template) {
+    ids->insert(ids->begin(), tokenizer->ids_before_text().begin(), tokenizer->ids_before_text().end());
+    ids->insert(ids->end(), tokenizer->ids_after_text().begin(), tokenizer->ids_after_text().end());
   }
   if (!shards.empty()) {
     RETURN_IF_ERROR(WriteTokenShard(shards, *ids));

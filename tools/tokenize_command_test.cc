@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <cstring>
+#include <filesystem>
 #include <string>
 
 #include "gmock/gmock.h"
@@ -35,6 +36,27 @@ TEST_F(TokenizeCommandTest, ReadsFilesAndStandardInput) {
   EXPECT_EQ(out_, "15496\n");
 }
 
+TEST_F(TokenizeCommandTest, OpensAWorldVocabulary) {
+  std::filesystem::create_directories(Path("model"));
+  const std::string vocabulary = Path("model/rwkv_vocab_test.txt");
+  WriteAll(vocabulary, "1 'a' 1\n2 'b' 1\n3 'ab' 2\n");
+  EXPECT_EQ(Run({"tokenize", "--tokenizer=" + vocabulary, "--text=aabb"}), 0);
+  EXPECT_EQ(out_, "1 3 2\n");
+  EXPECT_EQ(Run({"detokenize", "--model=" + Path("model"), "1", "0", "3"}), 0);
+  EXPECT_EQ(out_, "aab");
+}
+
+TEST_F(TokenizeCommandTest, PutsTheTemplateAroundOnDemand) {
+  WriteAll(Path("t.json"), R"({"model": {"type": "BPE", "vocab": {"a": 0, "<s>": 1, "</s>": 2}, "merges": []},
+      "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": false},
+      "post_processor": {"type": "TemplateProcessing", "special_tokens": {"s": {"ids": [1]}, "e": {"ids": [2]}},
+          "single": [{"SpecialToken": {"id": "s"}}, {"Sequence": {"id": "A"}}, {"SpecialToken": {"id": "e"}}]}})");
+  EXPECT_EQ(Run({"tokenize", "--tokenizer=" + Path("t.json"), "--text=aa"}), 0);
+  EXPECT_EQ(out_, "0 0\n");
+  EXPECT_EQ(Run({"tokenize", "--tokenizer=" + Path("t.json"), "--text=aa", "--template"}), 0);
+  EXPECT_EQ(out_, "1 0 0 2\n");
+}
+
 TEST_F(TokenizeCommandTest, WritesAShard) {
   EXPECT_EQ(Run({"tokenize", "--tokenizer=" + Gpt2(), "--text=Hello world", "--shards=" + Path("shard")}), 0);
   EXPECT_EQ(out_, "");
@@ -55,7 +77,7 @@ TEST_F(TokenizeCommandTest, RefusesBadInput) {
   EXPECT_EQ(Run({"tokenize", "--tokenizer=" + Gpt2(), "--text-file=absent.txt"}), 1);
   EXPECT_THAT(err_, HasSubstr("absent.txt"));
   EXPECT_EQ(Run({"tokenize", "--model=" + Golden("kvm_sqrt"), "--text=x"}), 1);
-  EXPECT_THAT(err_, HasSubstr("no tokenizer.json in this folder"));
+  EXPECT_THAT(err_, HasSubstr("no tokenizer.json and no rwkv_vocab*.txt in this folder"));
   EXPECT_EQ(Run({"tokenize", "--tokenizer=" + Gpt2(), "--text=a\xff"}), 1);
   EXPECT_THAT(err_, HasSubstr("--text: "));
   EXPECT_EQ(Run({"tokenize", "--tokenizer=" + Gpt2(), "--text=x", "--shards=absent/folder/shard"}), 1);

@@ -18,7 +18,7 @@ struct TokenizerFlags {
 // Adds --tokenizer and --model.
 void DefineTokenizerFlags(FlagSet& flags, TokenizerFlags* values);
 
-// Loads the tokenizer.json that --tokenizer names, or the one in the folder that --model names.
+// Loads the tokenizer that --tokenizer names, or the one in the folder that --model names.
 absl::StatusOr<std::unique_ptr<Tokenizer>> LoadTokenizer(const FlagSet& flags, const TokenizerFlags& values);
 
 }  // namespace kvm

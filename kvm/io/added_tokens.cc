@@ -1,44 +1,65 @@
 #include "kvm/io/added_tokens.h"
 
 #include <algorithm>
-#include <cassert>
+#include <utility>
 
-#include "absl/strings/match.h"
+#include "absl/container/flat_hash_set.h"
+#include "kvm/io/unicode.h"
 
 namespace kvm {
+namespace {
 
-void AddedTokens::Add(const std::string& content, int32_t id) {
-  assert(!content.empty());
-  std::vector<Token>& tokens = by_first_byte_[static_cast<uint8_t>(content[0])];
-  const auto shorter = std::find_if(tokens.begin(), tokens.end(),
-                                    [&](const Token& token) { return token.content.size() < content.size(); });
-  tokens.insert(shorter, {content, id});
-}
-
-// The longest token that `text` begins with, or null.
-const AddedTokens::Token* AddedTokens::FirstToken(absl::string_view text) const {
-  for (const Token& token : by_first_byte_[static_cast<uint8_t>(text[0])]) {
-    if (absl::StartsWith(text, token.content)) return &token;
+ByteTrie TrieOf(const std::vector<AddedToken>& tokens) {
+  std::vector<std::pair<std::string, int32_t>> strings;
+  absl::flat_hash_set<absl::string_view> seen;
+  for (size_t i = 0; i < tokens.size(); ++i) {
+    if (seen.insert(tokens[i].content).second) strings.emplace_back(tokens[i].content, static_cast<int32_t>(i));
   }
-  return nullptr;
+  return ByteTrie(std::move(strings));
 }
+
+bool TouchesWord(absl::string_view before, absl::string_view after) {
+  return (!before.empty() && IsWordCharacter(LastCharacter(before).code)) ||
+         (!after.empty() && IsWordCharacter(FirstCharacter(after).code));
+}
+
+}  // namespace
+
+AddedTokens::AddedTokens(std::vector<AddedToken> tokens) : tokens_(std::move(tokens)), trie_(TrieOf(tokens_)) {}
 
 std::vector<AddedTokens::Piece> AddedTokens::Split(absl::string_view text) const {
   std::vector<Piece> pieces;
-  size_t begin = 0;  // of the text that no token has ended
+  size_t done = 0;  // all before is in `pieces`
   size_t position = 0;
   while (position < text.size()) {
-    const Token* token = FirstToken(text.substr(position));
-    if (token == nullptr) {
+    const ByteTrie::Match match = trie_.Longest(text.substr(position));
+    if (match.length == 0) {
       ++position;
       continue;
     }
-    if (begin < position) pieces.push_back({text.substr(begin, position - begin), -1});
-    pieces.push_back({text.substr(position, token->content.size()), token->id});
-    position += token->content.size();
-    begin = position;
+    const AddedToken& token = tokens_[match.value];
+    size_t begin = position;
+    size_t end = position += match.length;
+    if (token.single_word && TouchesWord(text.substr(0, begin), text.substr(end))) continue;
+    if (token.left_strip) {
+      while (begin > done) {
+        const Character last = LastCharacter(text.substr(done, begin - done));
+        if (!IsWhiteSpace(last.code)) break;
+        begin -= last.length;
+      }
+    }
+    if (token.right_strip) {
+      while (end < text.size()) {
+        const Character next = FirstCharacter(text.substr(end));
+        if (!IsWhiteSpace(next.code)) break;
+        end += next.length;
+      }
+    }
+    if (done < begin) pieces.push_back({text.substr(done, begin - done), -1});
+    pieces.push_back({text.substr(begin, end - begin), token.id});
+    done = end;
   }
-  if (begin < text.size()) pieces.push_back({text.substr(begin), -1});
+  if (done < text.size()) pieces.push_back({text.substr(done), -1});
   return pieces;
 }
 

@@ -242,9 +242,9 @@ TEST(ParseByteLevelBpe, FindsAddedTokensThatAreNotNormalizedFirst) {
 
 TEST(ParseByteLevelBpe, EncodeNamesAByteThatTheVocabularyLacks) {
   const auto tokenizer = MustParse(SmallJson());
-  const absl::Status status = tokenizer->Encode("ab<|endoftext|>aè").status();
+  const absl::Status status = tokenizer->Encode("ab<|endoftext|>a è").status();
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_EQ(status.message(), "byte 17 of the text, 0xa8, has no token in the vocabulary");
+  EXPECT_EQ(status.message(), "the byte 0xa8 of the text's \" \303\250\" has no token in the vocabulary");
 }
 
 TEST(ParseByteLevelBpe, NamesTheFieldThatIsWrong) {
@@ -253,16 +253,47 @@ TEST(ParseByteLevelBpe, NamesTheFieldThatIsWrong) {
     const char* value;
     const char* message;
   } cases[] = {
-      {"/pre_tokenizer", "null", R"(pre_tokenizer is null; expected an object of type ByteLevel)"},
-      {"/pre_tokenizer", R"({"type":"Sequence"})", R"(pre_tokenizer.type is "Sequence"; expected "ByteLevel")"},
+      {"/pre_tokenizer", "null", R"(pre_tokenizer is null; expected an object of type ByteLevel or Sequence)"},
+      {"/pre_tokenizer", R"({"type":"Whitespace"})", R"(pre_tokenizer.type is "Whitespace"; expected "ByteLevel")"},
+      {"/pre_tokenizer", R"({"type":"Sequence"})", "pre_tokenizer.pretokenizers is null; expected an array"},
+      {"/pre_tokenizer", R"({"type":"Sequence","pretokenizers":[]})", "pretokenizers is an array; expected ByteLevel"},
+      {"/pre_tokenizer", R"({"type":"Sequence","pretokenizers":[{"type":"Digits"}]})",
+       R"(pre_tokenizer.pretokenizers[0].type is "Digits"; expected "ByteLevel")"},
+      {"/pre_tokenizer", R"({"type":"Sequence","pretokenizers":[{"type":"Punctuation"},{"type":"ByteLevel"}]})",
+       R"(pretokenizers[0].type is "Punctuation"; expected Split or Digits, and ByteLevel at the end)"},
+      {"/pre_tokenizer", R"({"type":"Sequence","pretokenizers":[{"type":"ByteLevel"},{"type":"ByteLevel"}]})",
+       R"(pretokenizers[0].type is "ByteLevel"; expected Split)"},
+      {"/pre_tokenizer", R"({"type":"Sequence","pretokenizers":[{"type":"Digits","individual_digits":2},{}]})",
+       "pretokenizers[0].individual_digits is 2; expected true or false"},
+      {"/pre_tokenizer", R"({"type":"Sequence","pretokenizers":[{"type":"Split","pattern":{"Regex":"("}},{}]})",
+       "pretokenizers[0].pattern.Regex \"(\": byte 0 of the pattern: \"(\" without \")\""},
+      {"/pre_tokenizer", R"({"type":"Sequence","pretokenizers":[{"type":"Split","pattern":{"String":""}},{}]})",
+       "pretokenizers[0].pattern is an object; expected an object with Regex, or with String that is not empty"},
+      {"/pre_tokenizer", R"({"type":"Sequence","pretokenizers":[{"type":"Split","pattern":{"String":"x"}},{}]})",
+       "pretokenizers[0].behavior is null; expected Isolated, Removed"},
+      {"/pre_tokenizer", R"({"type":"Sequence","pretokenizers":[
+         {"type":"Split","pattern":{"Regex":"(?<=a+)b"},"behavior":"Isolated"},{"type":"ByteLevel"}]})",
+       "small.json: pre_tokenizer: the pattern"},
       {"/pre_tokenizer/type", "3", "pre_tokenizer.type is 3; expected"},
       {"/pre_tokenizer/add_prefix_space", "1", "pre_tokenizer.add_prefix_space is 1; expected true or false"},
       {"/pre_tokenizer/use_regex", "\"x\"", "pre_tokenizer.use_regex is \"x\""},
       {"/pre_tokenizer/pattern", "{}", "pre_tokenizer.pattern is an object; expected null"},
-      {"/post_processor/type", "\"TemplateProcessing\"", "post_processor.type is \"TemplateProcessing\""},
+      {"/post_processor/type", "\"BertProcessing\"", "post_processor.type is \"BertProcessing\"; expected ByteLevel"},
+      {"/post_processor", R"({"type":"TemplateProcessing"})", "post_processor.single is null; expected an array"},
+      {"/post_processor", R"({"type":"TemplateProcessing","single":[]})",
+       "post_processor.single is an array; expected"},
+      {"/post_processor", R"({"type":"TemplateProcessing","single":[{"Sequence":{"id":"B"}}]})",
+       "post_processor.single[0] is an object; expected a SpecialToken of special_tokens, or once the Sequence A"},
+      {"/post_processor", R"({"type":"TemplateProcessing","single":[{"SpecialToken":{"id":"x"}}],"special_tokens":{}})",
+       R"(post_processor.special_tokens["x"] is null; expected an object with ids)"},
+      {"/post_processor", R"({"type":"TemplateProcessing","special_tokens":{"x":{"ids":[9]}},
+         "single":[{"SpecialToken":{"id":"x"}},{"Sequence":{"id":"A"}}]})",
+       "post_processor puts the id 9 around texts, which no token has"},
       {"/decoder", R"({"type":"WordPiece"})", "decoder.type is \"WordPiece\""},
       {"/decoder", "[]", "decoder is an array"},
-      {"/normalizer", R"({"type":"NFC"})", "small.json: normalizer is an object; expected null, false or nothing"},
+      {"/normalizer", R"({"type":"NFKC"})", R"(small.json: normalizer.type is "NFKC"; expected "NFC")"},
+      {"/normalizer", R"({"type":"Sequence","normalizers":[{"type":"NFC"},{"type":"Lowercase"}]})",
+       R"(normalizer.normalizers[1].type is "Lowercase"; expected "NFC")"},
       {"/truncation", R"({"max_length":5})", "truncation is an object"},
       {"/padding", R"({"strategy":"x"})", "padding is an object"},
       {"/model", "null", "model is null; expected an object of type BPE"},
@@ -271,7 +302,7 @@ TEST(ParseByteLevelBpe, NamesTheFieldThatIsWrong) {
       {"/model/continuing_subword_prefix", "\"##\"", "model.continuing_subword_prefix is \"##\""},
       {"/model/end_of_word_suffix", "\"</w>\"", "model.end_of_word_suffix is \"</w>\""},
       {"/model/byte_fallback", "true", "model.byte_fallback is true"},
-      {"/model/ignore_merges", "true", "model.ignore_merges is true"},
+      {"/model/ignore_merges", "1", "model.ignore_merges is 1; expected true or false"},
       {"/model/vocab", "null", "model.vocab is null; expected an object"},
       {"/model/vocab", "{}", "model.vocab is an object; expected an object of tokens and their ids"},
       {"/model/vocab/a", "-1", R"(model.vocab["a"] is -1; expected an integer from 0 to 4194303)"},
@@ -298,9 +329,9 @@ TEST(ParseByteLevelBpe, NamesTheFieldThatIsWrong) {
       {"/added_tokens/0/id", "9", R"(added_tokens[0].id is 9; expected 10, which model.vocab gives "<|endoftext|>")"},
       {"/added_tokens/0/id", "-1", "added_tokens[0].id is -1; expected an integer from 0"},
       {"/added_tokens/0/content", "\"<new>\"", "added_tokens[0].id is 10, which another token has"},
-      {"/added_tokens/0/lstrip", "true", "added_tokens[0].lstrip is true"},
-      {"/added_tokens/0/rstrip", "true", "added_tokens[0].rstrip is true"},
-      {"/added_tokens/0/single_word", "true", "added_tokens[0].single_word is true"},
+      {"/added_tokens/0/lstrip", "1", "added_tokens[0].lstrip is 1; expected true or false"},
+      {"/added_tokens/0/rstrip", "\"\"", "added_tokens[0].rstrip is \"\"; expected true or false"},
+      {"/added_tokens/0/single_word", "[]", "added_tokens[0].single_word is an array; expected true or false"},
       {"/added_tokens/0/special", "\"yes\"", "added_tokens[0].special is \"yes\"; expected true or false"},
       {"/added_tokens/0/normalized", "2", "added_tokens[0].normalized is 2"},
       {"/added_tokens/1", R"({"id":10,"content":"<|endoftext|>"})",
@@ -329,8 +360,50 @@ TEST(ParseByteLevelBpe, RefusesAVocabularyWithoutTheSpaceToPrefix) {
   Json json = SmallJson();
   json["pre_tokenizer"]["add_prefix_space"] = true;
   json["model"]["vocab"].erase("Ġ");
+  json["model"]["merges"] = Json::array();
   const absl::Status status = ParseByteLevelBpe(json.dump(), "small.json").status();
   EXPECT_THAT(std::string(status.message()), HasSubstr("model.vocab lacks a space"));
+}
+
+TEST(ParseByteLevelBpe, TellsWhatTheTemplatePutsAroundText) {
+  Json json = SmallJson();
+  json["post_processor"] = Json::parse(R"({"type": "Sequence", "processors": [{"type": "ByteLevel"},
+      {"type": "TemplateProcessing", "pair": [], "special_tokens": {"x": {"id": "x", "ids": [10, 0]}, "y": {"ids": [1]}},
+       "single": [{"SpecialToken": {"id": "x", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}},
+                  {"SpecialToken": {"id": "y", "type_id": 0}}]}]})");
+  const auto tokenizer = MustParse(json);
+  EXPECT_THAT(tokenizer->ids_before_text(), ElementsAre(10, 0));
+  EXPECT_THAT(tokenizer->ids_after_text(), ElementsAre(1));
+  EXPECT_THAT(MustEncode(*tokenizer, "c"), ElementsAre(2));
+}
+
+TEST(ParseByteLevelBpe, HonoursIgnoreMerges) {
+  Json json = SmallJson();
+  json["model"]["vocab"]["Ġcab"] = 9;
+  EXPECT_THAT(MustEncode(*MustParse(json), "a cab"), ElementsAre(0, 3, 2, 6));
+  json["model"]["ignore_merges"] = true;
+  EXPECT_THAT(MustEncode(*MustParse(json), "a cab"), ElementsAre(0, 9));
+}
+
+// Every byte of the file changed in several ways: taken or refused, never worse.
+TEST(ParseByteLevelBpe, SurvivesEveryChangedByte) {
+  const std::string json = SmallJson().dump();
+  int refused = 0;
+  for (size_t i = 0; i < json.size(); ++i) {
+    for (const char byte : {'\0', '"', '0', '{', ']', 'e', '\\', '\x80', '\xff'}) {
+      std::string changed = json;
+      changed[i] = byte;
+      const auto tokenizer = ParseByteLevelBpe(changed, "small.json");
+      if (tokenizer.ok()) {
+        const auto ids = (*tokenizer)->Encode("abc ab aé<|endoftext|>a");
+        EXPECT_TRUE(ids.ok() || !ids.status().message().empty());
+      } else {
+        ++refused;
+        EXPECT_THAT(std::string(tokenizer.status().message()), HasSubstr("small.json: "));
+      }
+    }
+  }
+  EXPECT_GT(refused, 1000);
 }
 
 TEST(ParseByteLevelBpe, SurvivesEveryTruncation) {

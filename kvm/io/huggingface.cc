@@ -336,7 +336,8 @@ absl::StatusOr<HuggingFaceConfig> ParseHuggingFaceConfig(absl::string_view json,
   }
   RETURN_IF_ERROR(fields.Check(source));
   for (const auto& [key, value] : object.items()) {
-    if (!IsKnownKey(key)) config.unused[key] = value.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+    config.fields[key] = value.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+    if (!IsKnownKey(key)) config.unused[key] = config.fields[key];
   }
   return config;
 }

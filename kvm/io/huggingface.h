@@ -17,6 +17,8 @@ struct HuggingFaceConfig {
   StackSpec spec;  // mixers "main" and "alt", as far as layers use them
   // Keys that no part of the forward pass reads, with their JSON values: kept, and worth a remark to the user.
   std::map<std::string, std::string> unused;
+  // All keys of the file, with their JSON values: what FormatHuggingFaceConfig needs to write the same file again.
+  std::map<std::string, std::string> fields;
 };
 
 // Parses config.json. Absent and null fields have the published defaults. InvalidArgument, naming `source` and every

@@ -10,7 +10,9 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "kvm/io/atomic_file.h"
+#include "kvm/io/cast.h"
 #include "kvm/io/mapped_file.h"
+#include "kvm/io/model_writer.h"
 #include "kvm/io/safetensors.h"
 #include "kvm/kernels/tensor.h"
 #include "kvm/kernels/thread_pool.h"
@@ -82,6 +84,17 @@ class ModelFolderTest : public ::testing::Test {
     fs::remove(Path(folder + "/model.safetensors"));
   }
 
+  static ModelWriteOptions Options(DType dtype, const std::string& tokenizer = "") {
+    ModelWriteOptions options;
+    options.dtype = dtype;
+    options.tokenizer_path = tokenizer;
+    return options;
+  }
+
+  absl::Status WriteOurs(const std::string& name, const StackSpec& spec, const ModelWriteOptions& options) const {
+    return WriteModelFolder(Path(name), spec, *weights_, FolderForm::kStack, options);
+  }
+
   std::string OpenError(const std::string& path, absl::StatusCode code) {
     const absl::StatusOr<ModelFolder> folder = OpenModelFolder(path);
     EXPECT_EQ(folder.status().code(), code) << folder.status();
@@ -116,7 +129,7 @@ TEST_F(ModelFolderTest, OpensSymbolicLinks) {
 
 TEST_F(ModelFolderTest, RoundTripsAsFloat32) {
   Write("tokenizer.json", "{}");
-  const absl::Status status = WriteModelFolder(Path("a/b"), spec_, *weights_, DType::kF32, Path("tokenizer.json"));
+  const absl::Status status = WriteOurs("a/b", spec_, Options(DType::kF32, Path("tokenizer.json")));
   ASSERT_TRUE(status.ok()) << status;
   const absl::StatusOr<ModelFolder> folder = OpenModelFolder(Path("a/b"));
   ASSERT_TRUE(folder.ok()) << folder.status();
@@ -129,7 +142,7 @@ TEST_F(ModelFolderTest, RoundTripsAsFloat32) {
 }
 
 TEST_F(ModelFolderTest, WritesBFloat16) {
-  ASSERT_TRUE(WriteModelFolder(Path("m"), spec_, *weights_, DType::kBF16, "").ok());
+  ASSERT_TRUE(WriteOurs("m", spec_, Options(DType::kBF16)).ok());
   const absl::StatusOr<ModelFolder> folder = OpenModelFolder(Path("m"));
   ASSERT_TRUE(folder.ok()) << folder.status();
   const std::string name = "transformer.h.0.attn.key.weight";
@@ -142,29 +155,28 @@ TEST_F(ModelFolderTest, WritesBFloat16) {
 
 TEST_F(ModelFolderTest, WriteRefusesFoldersThatHoldAModel) {
   CopyGolden("m");
-  EXPECT_EQ(WriteModelFolder(Path("m"), spec_, *weights_, DType::kF32, "").code(), absl::StatusCode::kAlreadyExists);
+  EXPECT_EQ(WriteOurs("m", spec_, Options(DType::kF32)).code(), absl::StatusCode::kAlreadyExists);
   EXPECT_TRUE(OpenModelFolder(Path("m")).ok());
 }
 
 TEST_F(ModelFolderTest, WriteRefusesBadArguments) {
-  EXPECT_EQ(WriteModelFolder(Path("m"), spec_, *weights_, DType::kF16, "").code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(WriteOurs("m", spec_, Options(DType::kI8)).code(), absl::StatusCode::kInvalidArgument);
   StackSpec other = spec_;
   other.set_vocab_size(47);
-  const absl::Status status = WriteModelFolder(Path("m"), other, *weights_, DType::kF32, "");
+  const absl::Status status = WriteOurs("m", other, Options(DType::kF32));
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(std::string(status.message()), HasSubstr("lm_head.weight: has shape [48, 32], expected [47, 32]"));
   EXPECT_FALSE(fs::exists(Path("m")));
 }
 
 TEST_F(ModelFolderTest, FailedWritesLeaveNothing) {
-  EXPECT_EQ(WriteModelFolder(Path("m"), spec_, *weights_, DType::kF32, Path("no_tokenizer.json")).code(),
-            absl::StatusCode::kNotFound);
+  EXPECT_EQ(WriteOurs("m", spec_, Options(DType::kF32, Path("no_tokenizer.json"))).code(), absl::StatusCode::kNotFound);
   EXPECT_FALSE(fs::exists(Path("m")));
-  EXPECT_FALSE(WriteModelFolder(Path("n/m"), spec_, *weights_, DType::kF32, Path("no_tokenizer.json")).ok());
+  EXPECT_FALSE(WriteOurs("n/m", spec_, Options(DType::kF32, Path("no_tokenizer.json"))).ok());
   EXPECT_FALSE(fs::exists(Path("n")));
   Write("file", "");
-  EXPECT_FALSE(WriteModelFolder(Path("file"), spec_, *weights_, DType::kF32, "").ok());
-  EXPECT_FALSE(WriteModelFolder(Path("file/m"), spec_, *weights_, DType::kF32, "").ok());
+  EXPECT_FALSE(WriteOurs("file", spec_, Options(DType::kF32)).ok());
+  EXPECT_FALSE(WriteOurs("file/m", spec_, Options(DType::kF32)).ok());
   EXPECT_TRUE(fs::is_regular_file(Path("file")));
 }
 
@@ -191,7 +203,7 @@ TEST_F(ModelFolderTest, NamesTheFileAtFault) {
 }
 
 TEST_F(ModelFolderTest, RefusesWeightsOfAnotherSpec) {
-  ASSERT_TRUE(WriteModelFolder(Path("m"), spec_, *weights_, DType::kF32, "").ok());
+  ASSERT_TRUE(WriteOurs("m", spec_, Options(DType::kF32)).ok());
   std::string text = kSpec;
   text.replace(text.find("value_residual: LINEAR"), 22, "value_residual: NONE");
   Write("m/stack.textproto", text);
@@ -230,13 +242,127 @@ TEST_F(ModelFolderTest, RefusesBadShardIndexes) {
               HasSubstr("shard2.safetensors"));
 }
 
-TEST_F(ModelFolderTest, RefusesATensorInTwoShards) {
+// Three things can be wrong with a tensor, and each has a message of its own.
+TEST_F(ModelFolderTest, SaysWhyATensorOfAShardIsMissing) {
   CopyGolden("m");
-  fs::copy_file(Path("m/model.safetensors"), Path("m/a.safetensors"));
-  fs::rename(Path("m/model.safetensors"), Path("m/b.safetensors"));
-  Write("m/model.safetensors.index.json",
-        R"({"weight_map": {"lm_head.weight": "a.safetensors", "transformer.wte.weight": "b.safetensors"}})");
-  EXPECT_THAT(OpenError(Path("m"), absl::StatusCode::kInvalidArgument), HasSubstr("another shard"));
+  Shard("m");
+  const std::string index = "m/model.safetensors.index.json";
+  const std::string text = *ReadFile(Path(index));
+  const size_t entry = text.find("\"lm_head.weight\"");
+  ASSERT_NE(entry, std::string::npos);
+  std::string without = text;
+  without.erase(entry, text.find(',', entry) + 1 - entry);
+  Write(index, without);
+  EXPECT_THAT(OpenError(Path("m"), absl::StatusCode::kInvalidArgument),
+              HasSubstr("index.json (weight_map): lm_head.weight: missing, expected shape [64, 32]"));
+
+  std::string elsewhere = text;
+  elsewhere.insert(text.find(':', entry) + 2, "other_");
+  Write(index, elsewhere);
+  EXPECT_THAT(OpenError(Path("m"), absl::StatusCode::kNotFound),
+              ::testing::MatchesRegex(".*m/other_shard0.safetensors: this shard is missing; .*index.json puts 1 tensor "
+                                      "there"));
+
+  std::string swapped = text;
+  const size_t digit = text.find("shard", entry) + 5;
+  swapped[digit] = text[digit] == '0' ? '1' : '0';
+  Write(index, swapped);
+  EXPECT_THAT(OpenError(Path("m"), absl::StatusCode::kInvalidArgument), HasSubstr("lacks tensor \"lm_head.weight\""));
+}
+
+// The index alone says what there is: tensors of shards that it does not name, even twice, and other files are not
+// read.
+TEST_F(ModelFolderTest, TheIndexIsTheAuthority) {
+  CopyGolden("m");
+  fs::copy_file(Path("m/model.safetensors"), Path("m/whole.safetensors"));
+  Shard("m");
+  const std::string index = "m/model.safetensors.index.json";
+  std::string text = *ReadFile(Path(index));
+  const size_t file = text.find("shard", text.find("\"lm_head.weight\""));
+  text.replace(file, 6, "whole");
+  Write(index, text);
+  Write("m/stray.safetensors", "not one at all");
+  Write("m/model-00001-of-00002.safetensors", "neither");
+  const absl::StatusOr<ModelFolder> folder = OpenModelFolder(Path("m"));
+  ASSERT_TRUE(folder.ok()) << folder.status();
+  ASSERT_EQ(folder->notes.size(), 1u);
+  EXPECT_THAT(folder->notes[0], HasSubstr("total_size is 1; the tensors have "));
+
+  // A head that is there, in a file of the index, but not in the index: the embedding takes its place when it may.
+  std::string config = *ReadFile(Path("m/config.json"));
+  config.insert(config.find('{') + 1, "\"tie_word_embeddings\": true,");
+  Write("m/config.json", config);
+  const size_t entry = text.find("\"lm_head.weight\"");
+  text.erase(entry, text.find(',', entry) + 1 - entry);
+  Write(index, text);
+  const absl::StatusOr<ModelFolder> tied = OpenModelFolder(Path("m"));
+  ASSERT_TRUE(tied.ok()) << tied.status();
+  EXPECT_TRUE(tied->spec.tied_head());
+  ASSERT_EQ(tied->notes.size(), 2u);
+  EXPECT_THAT(tied->notes[0], HasSubstr("shard0.safetensors: 1 of its tensors are not named by "));
+}
+
+TEST_F(ModelFolderTest, ReadsTensorsOfMixedTypes) {
+  CopyGolden("m");
+  const auto file = SafetensorsFile::Open(Path("m/model.safetensors"));
+  ASSERT_TRUE(file.ok());
+  std::vector<NamedTensorView> views;
+  std::vector<Tensor> cast;
+  constexpr DType kTypes[] = {DType::kF32, DType::kBF16, DType::kF16};
+  for (const std::string& name : (*file)->Names()) {
+    cast.push_back(*CastTensor(*(*file)->Find(name), kTypes[views.size() % 3], name));
+    views.push_back({name, cast.back().view()});
+  }
+  ASSERT_TRUE(WriteSafetensors(Path("m/mixed"), views).ok());
+  fs::rename(Path("m/mixed"), Path("m/model.safetensors"));
+  const absl::StatusOr<ModelFolder> folder = OpenModelFolder(Path("m"));
+  ASSERT_TRUE(folder.ok()) << folder.status();
+  for (const NamedTensorView& view : views) {
+    EXPECT_EQ(ReadFloats(*folder->weights->Find(view.name)), ReadFloats(view.tensor)) << view.name;
+  }
+}
+
+TEST_F(ModelFolderTest, OpensAHubsCache) {
+  CopyGolden("hub/blobs");
+  const std::string snapshot = "hub/models--someone--kvm/snapshots/0123abcd";
+  fs::create_directories(Path(snapshot));
+  for (const char* file : {"config.json", "model.safetensors"}) {
+    fs::create_symlink(fs::path("../../../blobs") / file, fs::path(Path(snapshot)) / file);
+  }
+  for (const char* path : {"hub/models--someone--kvm", snapshot.c_str()}) {
+    const absl::StatusOr<ModelFolder> folder = OpenModelFolder(Path(path));
+    ASSERT_TRUE(folder.ok()) << folder.status();
+    EXPECT_EQ(folder->path, Path(snapshot));
+  }
+}
+
+// What is there instead of a file, and which.
+TEST_F(ModelFolderTest, NamesWhatAFileIsInstead) {
+  const std::string pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:12\nsize 3\n";
+  CopyGolden("m");
+  Write("m/model.safetensors", pointer);
+  EXPECT_THAT(OpenError(Path("m"), absl::StatusCode::kInvalidArgument),
+              ::testing::AllOf(HasSubstr("m/model.safetensors: "), HasSubstr("looks like a Git LFS pointer")));
+  Write("m/model.safetensors", std::string("PK\x03\x04\x00\x00\x08\x08", 8));
+  EXPECT_THAT(OpenError(Path("m"), absl::StatusCode::kInvalidArgument), HasSubstr("zip archive, as PyTorch"));
+  Write("m/config.json", pointer);
+  EXPECT_THAT(OpenError(Path("m"), absl::StatusCode::kInvalidArgument),
+              ::testing::AllOf(HasSubstr("m/config.json: "), HasSubstr("looks like a Git LFS pointer")));
+  Write("m/config.json", "<!DOCTYPE html><html>Not found</html>");
+  EXPECT_THAT(OpenError(Path("m"), absl::StatusCode::kInvalidArgument), HasSubstr("looks like an HTML page"));
+  CopyGolden("n");
+  fs::rename(Path("n/model.safetensors"), Path("n/pytorch_model.bin"));
+  EXPECT_THAT(OpenError(Path("n"), absl::StatusCode::kNotFound), HasSubstr("it has pytorch_model.bin"));
+  Write("o/stack.textproto", pointer);
+  EXPECT_THAT(OpenError(Path("o"), absl::StatusCode::kInvalidArgument), HasSubstr("looks like a Git LFS pointer"));
+}
+
+TEST_F(ModelFolderTest, KeepsAllFieldsOfAConfig) {
+  const absl::StatusOr<ModelFolder> folder = OpenModelFolder(kGolden);
+  ASSERT_TRUE(folder.ok()) << folder.status();
+  EXPECT_EQ(folder->config.at("tie_worhidden_sizedings"), "false");  // misspelt where they are made
+  EXPECT_EQ(folder->config.at("bos_token_id"), "null");
+  EXPECT_EQ(folder->config.at("model_type"), "\"rwkv7backbone\"");
 }
 
 TEST_F(ModelFolderTest, TiedHeads) {
@@ -244,7 +370,7 @@ TEST_F(ModelFolderTest, TiedHeads) {
   tied.set_tied_head(true);
   ThreadPool pool(1);
   const std::unique_ptr<WeightSource> weights = InitializeWeights(tied, {}, pool);
-  ASSERT_TRUE(WriteModelFolder(Path("tied"), tied, *weights, DType::kF32, "").ok());
+  ASSERT_TRUE(WriteModelFolder(Path("tied"), tied, *weights, FolderForm::kStack, Options(DType::kF32)).ok());
   const absl::StatusOr<ModelFolder> ours = OpenModelFolder(Path("tied"));
   ASSERT_TRUE(ours.ok()) << ours.status();
   EXPECT_TRUE(ours->spec.tied_head());

@@ -9,6 +9,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/string_view.h"
 #include "kvm/io/atomic_file.h"
+#include "kvm/io/file_kind.h"
 #include "kvm/io/safetensors_header.h"
 #include "kvm/io/utf8.h"
 #include "kvm/kernels/dtype.h"
@@ -28,31 +29,12 @@ uint64_t ReadLength(absl::Span<const uint8_t> bytes) {
   return length;
 }
 
-// What people pass by mistake, recognized by its first bytes; "" for anything else.
-std::string LooksLike(absl::string_view start) {
-  if (absl::StartsWith(start, "version https://git-lfs")) {
-    return "; it is a Git LFS pointer, not the file itself (git lfs pull fetches it)";
-  }
-  const size_t text = start.find_first_not_of(" \t\r\n");
-  const absl::string_view word = text == absl::string_view::npos ? "" : start.substr(text);
-  if (absl::StartsWithIgnoreCase(word, "<!doctype") || absl::StartsWithIgnoreCase(word, "<html")) {
-    return "; it looks like an HTML page: a download that went wrong";
-  }
-  if (absl::StartsWith(start, absl::string_view("PK\x03\x04", 4))) {
-    return "; it looks like a zip archive, as PyTorch checkpoints are";
-  }
-  if (absl::StartsWith(start, "\x80\x02")) return "; it looks like a pickle, as old PyTorch checkpoints are";
-  if (absl::StartsWith(start, "GGUF")) return "; it looks like a GGUF file";
-  if (absl::StartsWith(word, "{")) return "; it looks like JSON";
-  return "";
-}
-
 // The header's text, once its length is known to be sensible.
 absl::StatusOr<absl::string_view> FindHeader(absl::Span<const uint8_t> bytes, const std::string& path) {
   const absl::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
   const auto refuse = [&](absl::string_view why) {
     return absl::InvalidArgumentError(
-        absl::StrCat(path, ": not a safetensors file: ", why, LooksLike(text.substr(0, 64))));
+        absl::StrCat(path, ": not a safetensors file: ", why, LooksLike(text.substr(0, kFileKindBytes))));
   };
   if (bytes.size() < kLengthBytes) {
     return refuse(absl::StrCat("the file has ", bytes.size(), " bytes; expected at least 8"));

@@ -3,18 +3,21 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "kvm/model/weight_source.h"
 
 namespace kvm {
 
-// Opens the safetensors files in `folder` that a model.safetensors.index.json names (weight_map: tensor → file), each
-// once, as one source. InvalidArgument, naming `index_path` or the shard, for an index that is no such object, names
-// files outside the folder, or tensors that their shard lacks, and for a tensor in two shards; errors of
-// SafetensorsFile::Open for shards.
+// Opens the tensors that a model.safetensors.index.json names (weight_map: tensor → file in `folder`) as one source.
+// The index alone says which tensors there are: others in its shards, and other files, are not read. InvalidArgument,
+// naming `index_path` or the shard, for an index that is no such object or names files outside the folder, and for a
+// shard that lacks a tensor; NotFound for a shard that is not there; errors of SafetensorsFile::Open. Appends to
+// `notes` what is odd but harmless: a wrong total_size, tensors of shards that the index does not name.
 absl::StatusOr<std::unique_ptr<WeightSource>> OpenShardedWeights(const std::string& folder,
-                                                                 const std::string& index_path);
+                                                                 const std::string& index_path,
+                                                                 std::vector<std::string>* notes);
 
 }  // namespace kvm
 

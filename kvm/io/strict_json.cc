@@ -5,6 +5,7 @@
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
+#include "kvm/io/file_kind.h"
 #include "kvm/io/utf8.h"
 
 namespace kvm {
@@ -87,17 +88,24 @@ class Builder : public nlohmann::json_sax<Json> {
   std::string error_;
 };
 
+// What people pass by mistake; nothing for JSON with an error in it.
+std::string LooksLikeSomethingElse(absl::string_view text) {
+  const absl::string_view start = text.substr(0, kFileKindBytes);
+  return DetectFileKind(start) == FileKind::kJson ? "" : LooksLike(start);
+}
+
 }  // namespace
 
 absl::StatusOr<Json> ParseStrictJson(absl::string_view text, const std::string& source) {
   // The parser takes a zero byte for the end of its input and would not see what follows.
   const size_t zero = text.find('\0');
   if (zero != absl::string_view::npos) {
-    return absl::InvalidArgumentError(absl::StrCat(source, ": not JSON at byte ", zero, ": a zero byte"));
+    return absl::InvalidArgumentError(
+        absl::StrCat(source, ": not JSON at byte ", zero, ": a zero byte", LooksLikeSomethingElse(text)));
   }
   Builder builder;
   if (!Json::sax_parse(text.begin(), text.end(), &builder)) {
-    return absl::InvalidArgumentError(absl::StrCat(source, ": ", builder.error()));
+    return absl::InvalidArgumentError(absl::StrCat(source, ": ", builder.error(), LooksLikeSomethingElse(text)));
   }
   return builder.TakeValue();
 }

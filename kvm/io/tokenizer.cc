@@ -23,6 +23,12 @@ absl::StatusOr<std::string> Decode(const Tokenizer& tokenizer, absl::Span<const 
   return text;
 }
 
+absl::Status CheckUtf8(absl::string_view text) {
+  const size_t invalid = FindInvalidUtf8(text);
+  if (invalid == text.size()) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("text is not valid UTF-8 at byte ", invalid));
+}
+
 std::string StreamDecoder::Add(int32_t id) {
   if (id < 0 || id >= tokenizer_->vocab_size()) return Finish().append(kReplacement.data(), kReplacement.size());
   absl::StrAppend(&pending_, tokenizer_->TokenBytes(id));

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
@@ -28,12 +29,20 @@ class Tokenizer {
   // One more than the largest id.
   virtual int32_t vocab_size() const = 0;
 
+  // The ids that models are used to have before and behind every text ("<|begin_of_text|>"), for callers to put there:
+  // Encode does not. Mostly none.
+  virtual absl::Span<const int32_t> ids_before_text() const { return {}; }
+  virtual absl::Span<const int32_t> ids_after_text() const { return {}; }
+
   // The id that ends a text ("<|endoftext|>"), or −1.
   virtual int32_t end_of_text() const = 0;
 };
 
 // The concatenated bytes of all ids. InvalidArgument for an id that is not in the vocabulary.
 absl::StatusOr<std::string> Decode(const Tokenizer& tokenizer, absl::Span<const int32_t> ids);
+
+// What implementations of Encode refuse first: InvalidArgument with the offset of a byte that is not UTF-8.
+absl::Status CheckUtf8(absl::string_view text);
 
 // Turns a stream of tokens into a stream of whole UTF-8 characters.
 class StreamDecoder {

@@ -8,8 +8,12 @@
 #include <string>
 #include <vector>
 
+#include "absl/container/flat_hash_map.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "kvm/io/added_tokens.h"
+#include "kvm/io/pre_tokenizer.h"
+#include "kvm/io/tokenizer_json_steps.h"
 
 namespace kvm {
 
@@ -19,18 +23,17 @@ struct BpeSpec {
     int32_t right;
     int32_t merged;
   };
-  struct AddedToken {
-    std::string content;
-    int32_t id;
-    bool normalized;  // looked for after those that are not
-  };
 
   std::vector<std::string> token_bytes;  // by id; empty for ids that no token has
   std::array<int32_t, 256> byte_ids;     // the token of each byte alone, or −1
   std::vector<Merge> merges;             // most urgent first; no pair twice
-  std::vector<AddedToken> added_tokens;  // no content twice
-  bool add_prefix_space = true;          // before text that does not begin with a space
-  bool use_regex = true;                 // cut text into words first
+  // Words that become one token whatever the merges say.
+  absl::flat_hash_map<std::string, int32_t> whole_words;
+  std::vector<AddedToken> early_tokens;  // found in the text as it is given
+  std::vector<AddedToken> late_tokens;   // found in what those leave, once it is normalized; no content twice in both
+  bool nfc = false;
+  std::vector<SplitStep> splits;
+  AroundText around;
 };
 
 // Errors as ParseByteLevelBpe, which see.

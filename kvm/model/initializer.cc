@@ -87,6 +87,7 @@ std::unique_ptr<WeightSource> InitializeWeights(const StackSpec& spec, const Ini
                                                 ThreadPool& pool) {
   auto weights = std::make_unique<InitializedWeights>(options.seed);
   for (const Parameter& parameter : StackParameters(spec)) {
+    if (options.wanted != nullptr && !options.wanted(parameter.name)) continue;
     weights->Add(parameter.name, Draw(parameter, options, pool));
   }
   return weights;

@@ -4,8 +4,10 @@
 // Weights of a new model.
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 
+#include "absl/strings/string_view.h"
 #include "kvm/kernels/thread_pool.h"
 #include "kvm/model/stack.pb.h"
 #include "kvm/model/weight_source.h"
@@ -17,10 +19,12 @@ struct InitializerOptions {
   // New models begin with block outputs of zero: every layer passes its input on. A positive gain makes them orthogonal
   // instead, so that a model that is not going to be trained mixes tokens all the same.
   double block_output_gain = 0;
+  // Which parameters to draw, by name; all without it.
+  std::function<bool(absl::string_view)> wanted;
 };
 
-// Draws every parameter of a valid spec as float32. A parameter's values depend on the seed, its name and its shape
-// alone.
+// Draws every wanted parameter of a valid spec as float32. A parameter's values depend on the seed, its name and its
+// shape alone.
 std::unique_ptr<WeightSource> InitializeWeights(const StackSpec& spec, const InitializerOptions& options,
                                                 ThreadPool& pool);
 

@@ -41,16 +41,16 @@ struct LayerNormWeights {
     });
   }
 
-  std::vector<float> weight, bias;
+  WeightVector weight, bias;
 };
 
 struct Layer {
   LayerNormWeights ln_attn, ln_mlp;
   std::unique_ptr<Mixer> mixer;
   PackedMatrix c_fc, c_proj;
-  std::vector<float> mlp_x_k;
-  std::vector<float> lambdas;  // two, or empty
-  int anchor = -1;             // index into Impl::anchors, −1 for none
+  WeightVector mlp_x_k;
+  WeightVector lambdas;  // two, or empty
+  int anchor = -1;       // index into Impl::anchors, −1 for none
 };
 
 // The tokens of one sequence that one pass takes.
@@ -86,27 +86,37 @@ std::unique_ptr<Mixer> NewMixer(const MixerSpec& spec, const StackSpec& stack, c
 }
 
 // Embedding rows are looked up, not multiplied with: kept as stored, or widened to float32.
-Tensor LoadEmbedding(const TensorView& tensor, WeightType type) {
+struct Embedding {
+  TensorView rows;
+  Tensor owned;  // what `rows` shows unless it is borrowed from the weights' memory
+};
+
+Embedding LoadEmbedding(const WeightSource& weights, WeightType type) {
+  const TensorView& tensor = *weights.Find("transformer.wte.weight");
   const bool bf16 = type == WeightType::kBF16 || (type == WeightType::kAsStored && tensor.dtype == DType::kBF16);
-  if (!bf16) return Tensor::FromFloats(tensor.shape, ReadFloats(tensor));
-  Tensor rounded(DType::kBF16, tensor.shape);
-  if (tensor.dtype == DType::kBF16) {
-    std::memcpy(rounded.bytes(), tensor.data, tensor.byte_size());
-    return rounded;
+  if (CanBorrow(weights, tensor, bf16 ? DType::kBF16 : DType::kF32)) return {tensor, Tensor()};
+  Tensor owned;
+  if (!bf16) {
+    owned = Tensor::FromFloats(tensor.shape, ReadFloats(tensor));
+  } else if (tensor.dtype == DType::kBF16) {
+    owned = Tensor(DType::kBF16, tensor.shape);
+    std::memcpy(owned.bytes(), tensor.data, tensor.byte_size());
+  } else {
+    owned = Tensor(DType::kBF16, tensor.shape);
+    const std::vector<float> values = ReadFloats(tensor);
+    std::transform(values.begin(), values.end(), static_cast<BFloat16*>(owned.bytes()), ToBFloat16);
   }
-  const std::vector<float> values = ReadFloats(tensor);
-  BFloat16* const out = static_cast<BFloat16*>(rounded.bytes());
-  for (size_t i = 0; i < values.size(); ++i) out[i] = ToBFloat16(values[i]);
-  return rounded;
+  const TensorView rows = owned.view();
+  return {rows, std::move(owned)};
 }
 
-void CopyEmbeddingRow(const Tensor& embedding, int64_t token, absl::Span<float> out) {
+void CopyEmbeddingRow(const TensorView& embedding, int64_t token, absl::Span<float> out) {
   const int64_t width = static_cast<int64_t>(out.size());
-  if (embedding.dtype() == DType::kF32) {
-    std::copy_n(embedding.floats().data() + token * width, width, out.begin());
+  if (embedding.dtype == DType::kF32) {
+    std::copy_n(static_cast<const float*>(embedding.data) + token * width, width, out.begin());
     return;
   }
-  const BFloat16* const row = static_cast<const BFloat16*>(embedding.bytes()) + token * width;
+  const BFloat16* const row = static_cast<const BFloat16*>(embedding.data) + token * width;
   std::transform(row, row + width, out.begin(), [](BFloat16 x) { return ToFloat(x); });
 }
 
@@ -122,14 +132,15 @@ uint64_t StackId(const StackSpec& spec, const ModelOptions& options) {
 }  // namespace
 
 struct LanguageModel::Impl {
+  std::shared_ptr<const void> weights_memory;  // first, as it must outlive all that borrows from it
   StackSpec spec;
   uint64_t stack_id = 0;
-  Tensor embedding;
+  Embedding embedding;
   LayerNormWeights ln_emb, ln_head;
   PackedMatrix head;
   std::vector<Layer> layers;
   std::vector<int> anchors;  // layers whose value projection is a value anchor
-  std::vector<float> skip_weights;
+  WeightVector skip_weights;
 
   int64_t width() const { return spec.width(); }
 
@@ -159,11 +170,12 @@ absl::StatusOr<std::unique_ptr<LanguageModel>> LanguageModel::Create(const Stack
         absl::StrCat("state dtype: got ", Name(options.state), ", expected F32, BF16 or I8"));
   }
   auto impl = std::make_unique<Impl>();
+  impl->weights_memory = weights.Memory();
   impl->spec = spec;
   impl->stack_id = StackId(spec, options);
   const LayerWeights stack(weights, "transformer.", options.weights);
   const LayerWeights root(weights, "", options.weights);
-  impl->embedding = LoadEmbedding(*weights.Find("transformer.wte.weight"), options.weights);
+  impl->embedding = LoadEmbedding(weights, options.weights);
   impl->ln_emb = LayerNormWeights(stack, "ln_emb");
   impl->ln_head = LayerNormWeights(stack, "ln_head");
   impl->head = root.Matrix(spec.tied_head() ? "transformer.wte.weight" : "lm_head.weight");
@@ -195,7 +207,7 @@ const StackSpec& LanguageModel::spec() const { return impl_->spec; }
 int64_t LanguageModel::vocab_size() const { return impl_->spec.vocab_size(); }
 
 int64_t LanguageModel::WeightByteSize() const {
-  int64_t bytes = impl_->embedding.byte_size() + impl_->head.byte_size();
+  int64_t bytes = impl_->embedding.rows.byte_size() + impl_->head.byte_size();
   for (const Layer& layer : impl_->layers) {
     bytes += layer.mixer->WeightByteSize() + layer.c_fc.byte_size() + layer.c_proj.byte_size();
   }
@@ -284,7 +296,7 @@ void LanguageModel::Impl::Forward(absl::Span<const SequenceInput> batch, absl::S
   const MatrixView<float> x0 = matrix(width());
   for (const Piece& p : pieces) {
     for (int64_t t = 0; t < p.num_tokens; ++t) {
-      CopyEmbeddingRow(embedding, batch[p.input].tokens[p.first_token + t], x0.row_span(p.first_row + t));
+      CopyEmbeddingRow(embedding.rows, batch[p.input].tokens[p.first_token + t], x0.row_span(p.first_row + t));
     }
   }
   ln_emb.Apply(x0, x0, context.pool);

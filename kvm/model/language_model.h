@@ -40,8 +40,9 @@ using HiddenObserver =
 // Immutable and thread-safe; every caller has its own ExecutionContext.
 class LanguageModel {
  public:
-  // Checks the spec and the weights, then packs these; `weights` is not needed afterwards. InvalidArgument as
-  // ValidateStack and CheckWeights.
+  // Checks the spec and the weights, then packs these; `weights` is not needed afterwards. A source whose memory lasts
+  // (WeightSource::Memory) and that has panels of the wanted type is not copied: the model shares its memory.
+  // InvalidArgument as ValidateStack and CheckWeights.
   static absl::StatusOr<std::unique_ptr<LanguageModel>> Create(const StackSpec& spec, const WeightSource& weights,
                                                                const ModelOptions& options);
   ~LanguageModel();

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 #include <set>
 
 #include "absl/strings/str_cat.h"
@@ -65,8 +66,8 @@ absl::Status CheckWeights(const StackSpec& spec, const WeightSource& weights) {
   std::set<std::string, std::less<>> known;
   for (const Parameter& parameter : StackParameters(spec)) {
     known.insert(parameter.name);
-    const TensorView* tensor = weights.Find(parameter.name);
-    if (tensor == nullptr) {
+    const std::optional<TensorInfo> tensor = weights.Info(parameter.name);
+    if (!tensor.has_value()) {
       problems.push_back(absl::StrCat(parameter.name, ": missing, expected shape ", ToString(parameter.shape)));
     } else if (tensor->shape != parameter.shape) {
       problems.push_back(absl::StrCat(parameter.name, ": has shape ", ToString(tensor->shape), ", expected ",

@@ -222,25 +222,26 @@ Grain ChooseGrain(int64_t rows, int64_t panels, int num_threads) {
 PackedMatrix PackedMatrix::Pack(const TensorView& weight, DType storage) {
   assert(weight.shape.size() == 2);
   assert(storage == DType::kF32 || storage == DType::kBF16);
+  const int64_t outputs = weight.shape[0], inputs = weight.shape[1];
   PackedMatrix packed;
-  packed.outputs_ = weight.shape[0];
-  packed.inputs_ = weight.shape[1];
-  const int64_t panels = hwy::DivCeil(packed.outputs_, kPanel);
-  packed.panels_ = Tensor(storage, {panels, packed.inputs_, kPanel});
+  packed.view_ = {storage, outputs, inputs, nullptr};
+  const int64_t panels = packed.view_.num_panels();
+  packed.owned_ = Tensor(storage, {panels, inputs, kPanel});
+  packed.view_.data = packed.owned_.bytes();
   for (int64_t p = 0; p < panels; ++p) {
-    const int64_t rows = std::min(kPanel, packed.outputs_ - p * kPanel);
+    const int64_t rows = std::min(kPanel, outputs - p * kPanel);
     const auto* data = static_cast<const unsigned char*>(weight.data);
     const std::vector<float> values =
-        ReadFloats({weight.dtype, {rows, packed.inputs_}, data + p * kPanel * packed.inputs_ * SizeOf(weight.dtype)});
-    const int64_t first = p * packed.inputs_ * kPanel;
-    for (int64_t i = 0; i < packed.inputs_; ++i) {
+        ReadFloats({weight.dtype, {rows, inputs}, data + p * kPanel * inputs * SizeOf(weight.dtype)});
+    const int64_t first = p * inputs * kPanel;
+    for (int64_t i = 0; i < inputs; ++i) {
       for (int64_t r = 0; r < rows; ++r) {
-        const float value = values[r * packed.inputs_ + i];
+        const float value = values[r * inputs + i];
         const int64_t at = first + i * kPanel + r;
         if (storage == DType::kBF16) {
-          static_cast<BFloat16*>(packed.panels_.bytes())[at] = ToBFloat16(value);
+          static_cast<BFloat16*>(packed.owned_.bytes())[at] = ToBFloat16(value);
         } else {
-          static_cast<float*>(packed.panels_.bytes())[at] = value;
+          static_cast<float*>(packed.owned_.bytes())[at] = value;
         }
       }
     }
@@ -248,8 +249,15 @@ PackedMatrix PackedMatrix::Pack(const TensorView& weight, DType storage) {
   return packed;
 }
 
+PackedMatrix PackedMatrix::Borrow(const PanelsView& panels) {
+  assert(panels.storage == DType::kF32 || panels.storage == DType::kBF16);
+  PackedMatrix packed;
+  packed.view_ = panels;
+  return packed;
+}
+
 const void* PackedMatrix::panel(int64_t p) const {
-  return static_cast<const unsigned char*>(panels_.bytes()) + p * inputs_ * kPanel * SizeOf(storage());
+  return static_cast<const unsigned char*>(view_.data) + p * inputs() * kPanel * SizeOf(storage());
 }
 
 void MatMul(MatrixView<const float> x, const PackedMatrix& w, MatrixView<float> out, ThreadPool& pool) {

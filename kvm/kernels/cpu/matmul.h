@@ -10,6 +10,7 @@
 
 #include "kvm/kernels/dtype.h"
 #include "kvm/kernels/matrix_view.h"
+#include "kvm/kernels/panels_view.h"
 #include "kvm/kernels/tensor.h"
 #include "kvm/kernels/thread_pool.h"
 
@@ -18,23 +19,25 @@ namespace kvm {
 // A matrix W [outputs, inputs] in panels of kPanel outputs: [outputs/kPanel][inputs][kPanel], zero padded at the end.
 class PackedMatrix {
  public:
-  static constexpr int64_t kPanel = 16;
+  static constexpr int64_t kPanel = kPanelOutputs;
 
   PackedMatrix() = default;
   // `weight` has two dimensions [outputs, inputs] and any dtype that ReadFloats takes. `storage` is kF32 or kBF16:
   // the elements are rounded to it here, and products read that many bytes.
   static PackedMatrix Pack(const TensorView& weight, DType storage);
+  // Panels that lie elsewhere, as in a mapped file, and outlive this object. Nothing is copied.
+  static PackedMatrix Borrow(const PanelsView& panels);
 
-  int64_t outputs() const { return outputs_; }
-  int64_t inputs() const { return inputs_; }
-  DType storage() const { return panels_.dtype(); }
+  int64_t outputs() const { return view_.outputs; }
+  int64_t inputs() const { return view_.inputs; }
+  DType storage() const { return view_.storage; }
   const void* panel(int64_t p) const;  // the first element of panel p
-  int64_t byte_size() const { return panels_.byte_size(); }
+  int64_t byte_size() const { return view_.byte_size(); }
+  const PanelsView& view() const { return view_; }
 
  private:
-  int64_t outputs_ = 0;
-  int64_t inputs_ = 0;
-  Tensor panels_;
+  PanelsView view_;
+  Tensor owned_;  // what view_ shows unless it is borrowed; moving a tensor leaves its bytes in place
 };
 
 // out[r, o] = Σ_i x[r, i]·W[o, i].  x: [n, inputs], out: [n, outputs], n >= 0; out must not overlap x.

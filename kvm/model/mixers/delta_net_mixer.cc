@@ -68,7 +68,8 @@ class GatedDeltaNetGates : public Gates {
 
  private:
   PackedMatrix a_proj_, g_proj_;
-  std::vector<float> rates_, dt_bias_;
+  std::vector<float> rates_;
+  WeightVector dt_bias_;
 };
 
 class KimiDeltaGates : public Gates {
@@ -121,7 +122,8 @@ class KimiDeltaGates : public Gates {
 
   float lower_bound_;  // 0 for none
   PackedMatrix f_down_, f_up_, g_down_, g_up_;
-  std::vector<float> rates_, dt_bias_, g_bias_;
+  std::vector<float> rates_;
+  WeightVector dt_bias_, g_bias_;
 };
 
 // A projection, its short convolution if there is one, and SiLU.
@@ -182,7 +184,7 @@ class ConvolvedProjection {
   PackedMatrix projection_;
   int64_t size_;             // 0: no convolution
   std::vector<float> taps_;  // [size, channels]
-  std::vector<float> bias_;  // [channels] or empty
+  WeightVector bias_;        // [channels] or empty
 };
 
 class DeltaNetMixer : public Mixer {
@@ -215,7 +217,7 @@ class DeltaNetMixer : public Mixer {
   std::unique_ptr<Gates> gates_;
   ConvolvedProjection q_, k_, v_;
   PackedMatrix b_proj_, o_proj_;
-  std::vector<float> o_norm_;
+  WeightVector o_norm_;
 };
 
 void DeltaNetMixer::Extend(MatrixView<const float> x, MatrixView<const float> /*anchor*/,

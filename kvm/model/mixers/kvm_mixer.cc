@@ -71,7 +71,7 @@ class KvmMixer : public Mixer {
   DType readout_dtype_;
   std::vector<SlotBudget> budgets_;  // of each key/value head
   PackedMatrix key_weighting_;
-  std::vector<float> ln_s_k_weight_, ln_s_k_bias_;
+  WeightVector ln_s_k_weight_, ln_s_k_bias_;
   std::vector<float> state_scales_, window_scales_;  // per query head: temperature / sqrt(dk)
 };
 

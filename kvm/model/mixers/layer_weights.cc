@@ -1,23 +1,41 @@
 #include "kvm/model/mixers/layer_weights.h"
 
+#include <cstdint>
+#include <optional>
+
 #include "absl/strings/str_cat.h"
 #include "glog/logging.h"
 
 namespace kvm {
 
-const TensorView& LayerWeights::Get(absl::string_view name) const {
-  const TensorView* tensor = source_.Find(absl::StrCat(prefix_, name));
-  CHECK(tensor != nullptr) << source_.Description() << " has no " << prefix_ << name;
+const TensorView& LayerWeights::Get(const std::string& full_name) const {
+  const TensorView* tensor = source_.Find(full_name);
+  CHECK(tensor != nullptr) << source_.Description() << " has no " << full_name;
   return *tensor;
 }
 
-std::vector<float> LayerWeights::Vector(absl::string_view name) const { return ReadFloats(Get(name)); }
+WeightVector LayerWeights::Vector(absl::string_view name) const {
+  const TensorView& tensor = Get(absl::StrCat(prefix_, name));
+  if (!CanBorrow(source_, tensor, DType::kF32)) return WeightVector(ReadFloats(tensor));
+  return WeightVector::Borrow({static_cast<const float*>(tensor.data), static_cast<size_t>(tensor.num_elements())});
+}
 
 PackedMatrix LayerWeights::Matrix(absl::string_view name) const {
-  const TensorView& tensor = Get(name);
-  const bool stored_bf16 = tensor.dtype == DType::kBF16;
+  const std::string full_name = absl::StrCat(prefix_, name);
+  const std::optional<TensorInfo> info = source_.Info(full_name);
+  const bool stored_bf16 = info.has_value() && info->dtype == DType::kBF16;
   const bool bf16 = type_ == WeightType::kBF16 || (type_ == WeightType::kAsStored && stored_bf16);
-  return PackedMatrix::Pack(tensor, bf16 ? DType::kBF16 : DType::kF32);
+  const DType storage = bf16 ? DType::kBF16 : DType::kF32;
+  const PanelsView* panels = source_.FindPanels(full_name);
+  if (panels != nullptr && panels->storage == storage && source_.Memory() != nullptr) {
+    return PackedMatrix::Borrow(*panels);
+  }
+  return PackedMatrix::Pack(Get(full_name), storage);
+}
+
+bool CanBorrow(const WeightSource& source, const TensorView& tensor, DType dtype) {
+  return tensor.dtype == dtype && reinterpret_cast<uintptr_t>(tensor.data) % static_cast<size_t>(SizeOf(dtype)) == 0 &&
+         source.Memory() != nullptr;
 }
 
 }  // namespace kvm

@@ -115,8 +115,8 @@ void QkvProjection::GatedValueResidual(MatrixView<const float> x, MatrixView<con
 }
 
 void QkvProjection::Shift(MatrixView<const float> x, absl::Span<const ProjectionRows> sequences,
-                          std::vector<float> ShiftHistory::*history, const std::vector<float>& mix,
-                          MatrixView<float> out, ExecutionContext& context) const {
+                          std::vector<float> ShiftHistory::*history, absl::Span<const float> mix, MatrixView<float> out,
+                          ExecutionContext& context) const {
   std::vector<ShiftRows> rows;
   rows.reserve(sequences.size());
   for (const ProjectionRows& s : sequences) {

@@ -68,14 +68,14 @@ class QkvProjection {
 
  private:
   struct LayerNormWeights {
-    std::vector<float> weight, bias;
+    WeightVector weight, bias;
   };
 
   // v += (anchor − v) ⊙ σ(v_gate0 + v_gate2·(v_gate1·x)).
   void GatedValueResidual(MatrixView<const float> x, MatrixView<const float> anchor, MatrixView<float> v,
                           ExecutionContext& context) const;
   void Shift(MatrixView<const float> x, absl::Span<const ProjectionRows> sequences,
-             std::vector<float> ShiftHistory::*history, const std::vector<float>& mix, MatrixView<float> out,
+             std::vector<float> ShiftHistory::*history, absl::Span<const float> mix, MatrixView<float> out,
              ExecutionContext& context) const;
   void NormalizeAndRotate(absl::Span<const ProjectionRows> sequences, MatrixView<float> q, MatrixView<float> k,
                           ExecutionContext& context) const;
@@ -88,7 +88,7 @@ class QkvProjection {
   std::vector<float> rotary_frequencies_;
   PackedMatrix c_q_, c_k_, c_v_, c_proj_, v_gate1_, v_gate2_;
   LayerNormWeights ln_q_, ln_k_;  // empty for none
-  std::vector<float> x_q_, x_k_, x_v_, x_gate_, v_gate0_;
+  WeightVector x_q_, x_k_, x_v_, x_gate_, v_gate0_;
   float lamb_ = 0;
 };
 

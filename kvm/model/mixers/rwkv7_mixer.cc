@@ -82,8 +82,8 @@ class Rwkv7Mixer : public Mixer {
   int64_t head_dim_;
   bool token_shift_;
   bool chunked_;
-  std::vector<float> x_r_, x_w_, x_k_, x_v_, x_a_, x_g_;
-  std::vector<float> w0_, a0_, v0_, k_k_, k_a_, r_k_, ln_x_weight_, ln_x_bias_;
+  WeightVector x_r_, x_w_, x_k_, x_v_, x_a_, x_g_;
+  WeightVector w0_, a0_, v0_, k_k_, k_a_, r_k_, ln_x_weight_, ln_x_bias_;
   LowRank decay_, in_context_rate_, value_gate_, gate_;
   PackedMatrix receptance_, key_, value_, output_;
 };
@@ -132,7 +132,7 @@ void Rwkv7Mixer::Extend(MatrixView<const float> x, MatrixView<const float> ancho
   for (const SequenceRows& s : sequences) {
     shifts.push_back({s.first_row, s.num_tokens, static_cast<Rwkv7State*>(s.state)->shift});
   }
-  const auto shift = [&](const std::vector<float>& mix) -> MatrixView<const float> {
+  const auto shift = [&](absl::Span<const float> mix) -> MatrixView<const float> {
     if (!token_shift_) return x;
     ShiftSequences(x, shifts, mix, mixed_rows, context.pool);
     return mixed_rows;

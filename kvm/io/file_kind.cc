@@ -1,0 +1,70 @@
+#include "kvm/io/file_kind.h"
+
+#include <cstdint>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+
+namespace kvm {
+namespace {
+
+constexpr uint64_t kMaxSafetensorsHeader = 100 * 1000 * 1000;
+
+// Eight bytes of a length that a header can have, then its opening brace.
+bool BeginsAsSafetensors(absl::string_view start) {
+  if (start.size() < 9 || start[8] != '{') return false;
+  uint64_t length = 0;
+  for (int i = 7; i >= 0; --i) length = length << 8 | static_cast<uint8_t>(start[static_cast<size_t>(i)]);
+  return length >= 2 && length <= kMaxSafetensorsHeader;
+}
+
+absl::string_view NameOf(FileKind kind) {
+  switch (kind) {
+    case FileKind::kUnknown:
+      return "";
+    case FileKind::kSafetensors:
+      return "a safetensors file";
+    case FileKind::kPacked:
+      return "a packed model";
+    case FileKind::kZip:
+      return "a zip archive, as PyTorch checkpoints are";
+    case FileKind::kPickle:
+      return "a pickle, as PyTorch checkpoints were before version 1.6 (load it with PyTorch and save it anew)";
+    case FileKind::kGguf:
+      return "a GGUF file";
+    case FileKind::kGitLfsPointer:
+      return "a Git LFS pointer, not the file itself (git lfs pull fetches it)";
+    case FileKind::kHtml:
+      return "an HTML page: a download that went wrong";
+    case FileKind::kJson:
+      return "JSON";
+  }
+  return "";
+}
+
+}  // namespace
+
+FileKind DetectFileKind(absl::string_view start) {
+  start = start.substr(0, kFileKindBytes);
+  if (absl::StartsWith(start, "version https://git-lfs")) return FileKind::kGitLfsPointer;
+  if (absl::StartsWith(start, absl::string_view("PK\x03\x04", 4))) return FileKind::kZip;
+  if (absl::StartsWith(start, absl::string_view("PK\x05\x06", 4))) return FileKind::kZip;  // an empty one
+  if (absl::StartsWith(start, "KVMPACK")) return FileKind::kPacked;
+  if (absl::StartsWith(start, "GGUF")) return FileKind::kGguf;
+  if (start.size() >= 2 && start[0] == '\x80' && start[1] >= 2 && start[1] <= 5) return FileKind::kPickle;
+  if (BeginsAsSafetensors(start)) return FileKind::kSafetensors;
+  const size_t text = start.find_first_not_of(" \t\r\n");
+  const absl::string_view word = text == absl::string_view::npos ? "" : start.substr(text);
+  if (absl::StartsWithIgnoreCase(word, "<!doctype") || absl::StartsWithIgnoreCase(word, "<html")) {
+    return FileKind::kHtml;
+  }
+  if (absl::StartsWith(word, "{")) return FileKind::kJson;
+  return FileKind::kUnknown;
+}
+
+std::string LooksLike(absl::string_view start) {
+  const FileKind kind = DetectFileKind(start);
+  return kind == FileKind::kUnknown ? "" : absl::StrCat("; it looks like ", NameOf(kind));
+}
+
+}  // namespace kvm

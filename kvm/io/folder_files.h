@@ -1,0 +1,15 @@
+#ifndef KVM_IO_FOLDER_FILES_H_
+#define KVM_IO_FOLDER_FILES_H_
+
+// The names of a model folder's files.
+
+namespace kvm {
+
+inline constexpr char kStackFile[] = "stack.textproto";
+inline constexpr char kConfigFile[] = "config.json";
+inline constexpr char kWeightsFile[] = "model.safetensors";
+inline constexpr char kIndexFile[] = "model.safetensors.index.json";
+
+}  // namespace kvm
+
+#endif  // KVM_IO_FOLDER_FILES_H_

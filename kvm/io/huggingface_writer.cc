@@ -1,0 +1,343 @@
+#include "kvm/io/huggingface_writer.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <iterator>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "google/protobuf/descriptor.h"
+#include "google/protobuf/message.h"
+#include "kvm/io/huggingface.h"
+#include "kvm/io/json_fields.h"
+#include "kvm/io/strict_json.h"
+#include "kvm/model/stack_spec.h"
+#include "kvm/status_macros.h"
+
+namespace kvm {
+namespace {
+
+using Json = nlohmann::json;
+
+// The settings of a config.json and who asked for them. Two mixers that want different values for one key are a
+// problem.
+class Settings {
+ public:
+  void Set(const std::string& key, Json value, const std::string& who) {
+    const auto [place, is_new] = owners_.emplace(key, who);
+    if (is_new) {
+      values_[key] = std::move(value);
+    } else if (values_[key] != value) {
+      problems_.push_back(absl::StrCat(key, " is one for all layers: ", place->second, " needs ",
+                                       ShortJson(values_[key]), ", ", who, " ", ShortJson(value)));
+    }
+  }
+  void AddProblem(std::string problem) { problems_.push_back(std::move(problem)); }
+
+  const Json& values() const { return values_; }
+  absl::Status Check() const {
+    if (problems_.empty()) return absl::OkStatus();
+    return absl::InvalidArgumentError(
+        absl::StrCat("config.json cannot express this stack: ", absl::StrJoin(problems_, "; ")));
+  }
+
+ private:
+  Json values_ = Json::object();
+  std::map<std::string, std::string> owners_;
+  std::vector<std::string> problems_;
+};
+
+// Which mixer is "main", which "alt", and the n of "every n-th layer".
+struct Roles {
+  int main = -1;
+  int alt = -1;
+  int alt_every = -1;
+};
+
+absl::StatusOr<Roles> FindRoles(const StackSpec& spec) {
+  std::vector<std::string> used;
+  for (const std::string& name : spec.layers()) {
+    if (std::find(used.begin(), used.end(), name) == used.end()) used.push_back(name);
+  }
+  Roles roles;
+  roles.main = MixerIndex(spec, 0);
+  if (used.size() == 1) return roles;
+  const auto refuse = [](const std::string& why) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("config.json cannot express this stack: it knows one main mixer, and an alternative one in layers "
+                     "0, n, 2n, ...; ",
+                     why));
+  };
+  if (used.size() > 2) return refuse(absl::StrCat("here are ", used.size(), ": ", absl::StrJoin(used, ", ")));
+  // The alternative one has layer 0; the layer in which it comes again says n.
+  roles.alt = std::exchange(roles.main, MixerIndex(spec, 1));
+  roles.alt_every = 1;
+  while (roles.alt_every < spec.layers_size() && spec.layers(roles.alt_every) != used[0]) ++roles.alt_every;
+  for (int i = 0; i < spec.layers_size(); ++i) {
+    if (roles.alt_every > 1 && (i % roles.alt_every == 0) == (spec.layers(i) == used[0])) continue;
+    return refuse(absl::StrCat("here ", used[0], " has layer 0, so that ", used[1],
+                               " would have to be the main one, and ", "layer ", std::max(i, 1), " is of ",
+                               spec.layers(std::max(i, 1))));
+  }
+  return roles;
+}
+
+// What asked for a setting, in words.
+std::string Who(const MixerSpec& mixer) { return absl::StrCat("mixer ", mixer.name()); }
+
+void SetProjections(const MixerSpec& mixer, const std::string& kind, const std::string& rope, int64_t width,
+                    Settings* settings) {
+  const ProjectionSpec& spec = Projections(mixer);
+  const std::string who = Who(mixer);
+  const HeadSizes heads = ResolveHeads(spec, width);
+  settings->Set("num_attention_heads", heads.num_heads, who);
+  settings->Set("num_key_value_heads", heads.num_kv_heads, who);
+  settings->Set("d_qk_head", heads.qk_dim, who);
+  settings->Set("d_v_head", heads.v_dim, who);
+  settings->Set(rope + "rope_partial_dim", spec.rotary_dim(), who);
+  settings->Set(rope + "rope_theta", spec.rotary_theta(), who);
+  settings->Set(kind + "_token_shift_mode", spec.token_shift() ? "rwkv" : "none", who);
+  if (spec.token_shift()) settings->Set("use_tokenshift_att", true, who);
+  settings->Set("use_value_residual", spec.value_residual() != NONE, who);
+  if (spec.value_residual() != NONE) {
+    const char* mode = spec.value_residual() == RWKV     ? "rwkv"
+                       : spec.value_residual() == LINEAR ? "linear"
+                                                         : "rwkv_post_tokenshift";
+    settings->Set(kind + "_value_residual_mode", mode, who);
+  }
+}
+
+void SetBudget(const BudgetSpec& spec, const std::string& who, Settings* settings) {
+  settings->Set("state_min_len", spec.min_rows(), who);
+  settings->Set("n_max_d_chunks", spec.max_chunks(), who);
+  if (spec.growth() != BudgetSpec::FIXED) settings->Set("state_round_down", spec.round_down(), who);
+  switch (spec.growth()) {
+    case BudgetSpec::FIXED:
+      settings->Set("state_budget_mode", "fixed", who);
+      break;
+    case BudgetSpec::POWER_LAW:
+      settings->Set("state_budget_mode", "power_law", who);
+      settings->Set("state_growth_factor", spec.factor(), who);
+      settings->Set("state_growth_exponent", spec.exponent(), who);
+      break;
+    case BudgetSpec::SATURATION:
+      settings->Set("state_budget_mode", "kvm_saturation", who);
+      settings->Set("state_saturation_n", spec.limit(), who);
+      break;
+  }
+}
+
+void SetKvm(const MixerSpec& mixer, const std::string& rope, int64_t width, Settings* settings) {
+  const KvmSpec& spec = mixer.kvm();
+  const std::string who = Who(mixer);
+  SetProjections(mixer, "kvm", rope, width, settings);
+  settings->Set("chunk_len", spec.chunk_len(), who);
+  settings->Set("n_bswa_chunks", spec.window_chunks(), who);
+  settings->Set("sink_len", spec.num_sinks(), who);
+  SetBudget(spec.budget(), who, settings);
+  settings->Set("kvm_use_merge_gate_keys", spec.gate_keys(), who);
+  settings->Set("kvm_use_merge_gate_values", spec.gate_values(), who);
+  settings->Set("kvm_apply_merge_gate_to_initial_state", spec.gate_initial_rows(), who);
+  settings->Set("kvm_apply_merge_gate_to_appends", spec.gate_appended_rows(), who);
+  settings->Set("kvm_use_head_temps", spec.head_temperatures(), who);
+  settings->Set("kvm_use_vlens", spec.use_radius(), who);
+}
+
+void SetMixer(const MixerSpec& mixer, const std::string& key, const std::string& rope, int64_t width,
+              Settings* settings) {
+  const std::string who = Who(mixer);
+  switch (mixer.kind_case()) {
+    case MixerSpec::kAttention: {
+      const std::string kind = mixer.attention().has_window() ? "swa" : "gptalpha";
+      settings->Set(key, kind, who);
+      SetProjections(mixer, kind, rope, width, settings);
+      if (mixer.attention().has_window()) settings->Set("swa_window_size", mixer.attention().window(), who);
+      return;
+    }
+    case MixerSpec::kKvm:
+      settings->Set(key, "kvm", who);
+      SetKvm(mixer, rope, width, settings);
+      return;
+    case MixerSpec::kRwkv7:
+      settings->Set(key, "rwkv7", who);
+      settings->Set("num_attention_heads", mixer.rwkv7().num_heads(), who);
+      settings->Set("use_tokenshift_att", mixer.rwkv7().token_shift(), who);
+      return;
+    default:
+      settings->AddProblem(absl::StrCat(who, " is of a kind that cannot be written"));
+  }
+}
+
+// The mixer that `mixer` takes its value anchor from.
+const std::string& AnchorOf(const MixerSpec& mixer) {
+  return mixer.has_value_anchor() ? mixer.value_anchor() : mixer.name();
+}
+
+absl::StatusOr<Json> SettingsOf(const StackSpec& spec) {
+  ASSIGN_OR_RETURN(const Roles roles, FindRoles(spec));
+  Settings settings;
+  const std::string who = "the stack";
+  settings.Set("vocab_size", spec.vocab_size(), who);
+  settings.Set("hidden_size", spec.width(), who);
+  settings.Set("ffn_expansion", spec.mlp_expansion(), who);
+  settings.Set("use_tokenshift_ffn", spec.mlp_token_shift(), who);
+  settings.Set("use_block_lambdas", spec.block_lambdas(), who);
+  settings.Set("use_skip_connections", spec.skip_connections(), who);
+  settings.Set("residual_scale", spec.residual_scale(), who);
+  settings.Set("logit_softcap", spec.logit_softcap(), who);
+  settings.Set("tie_word_embeddings", spec.tied_head(), who);
+  settings.Set("rope_table_dtype", spec.rotary_table() == BFLOAT16 ? "bfloat16" : "float32", who);
+  settings.Set("num_hidden_layers", spec.layers_size(), who);
+  settings.Set("alt_layer_every", roles.alt_every, who);
+  const MixerSpec& main = spec.mixers(roles.main);
+  SetMixer(main, "token_mixer", "", spec.width(), &settings);
+  bool shares_anchor = false;
+  if (roles.alt >= 0) {
+    const MixerSpec& alt = spec.mixers(roles.alt);
+    SetMixer(alt, "alt_token_mixer", "alt_", spec.width(), &settings);
+    shares_anchor = AnchorOf(main) == alt.name();
+    if (HasValueResidual(alt) && AnchorOf(alt) != alt.name()) {
+      settings.AddProblem(absl::StrCat(Who(alt), ", the alternative one, has the value anchor of ", AnchorOf(alt),
+                                       "; only the main one can have another's"));
+    }
+  }
+  settings.Set("alt_share_v0", shares_anchor, who);
+  RETURN_IF_ERROR(settings.Check());
+  return settings.values();
+}
+
+// Sets every field that is absent to its default, so that the text shows it; but not the sizes whose absence means
+// something else than their default.
+void ShowDefaults(google::protobuf::Message* message) {
+  constexpr absl::string_view kMeaningful[] = {"window", "value_anchor"};
+  const google::protobuf::Reflection& reflection = *message->GetReflection();
+  const google::protobuf::Descriptor& descriptor = *message->GetDescriptor();
+  for (int i = 0; i < descriptor.field_count(); ++i) {
+    const google::protobuf::FieldDescriptor* field = descriptor.field(i);
+    if (field->is_repeated()) {
+      if (field->cpp_type() != google::protobuf::FieldDescriptor::CPPTYPE_MESSAGE) continue;
+      for (int j = 0; j < reflection.FieldSize(*message, field); ++j) {
+        ShowDefaults(reflection.MutableRepeatedMessage(message, field, j));
+      }
+      continue;
+    }
+    if (field->cpp_type() == google::protobuf::FieldDescriptor::CPPTYPE_MESSAGE) {
+      // A member of a oneof that is not set stays so.
+      if (field->real_containing_oneof() == nullptr || reflection.HasField(*message, field)) {
+        ShowDefaults(reflection.MutableMessage(message, field));
+      }
+      continue;
+    }
+    if (reflection.HasField(*message, field)) continue;
+    if (std::find(std::begin(kMeaningful), std::end(kMeaningful), field->name()) != std::end(kMeaningful)) continue;
+    switch (field->cpp_type()) {
+      case google::protobuf::FieldDescriptor::CPPTYPE_INT32:
+        reflection.SetInt32(message, field, field->default_value_int32());
+        break;
+      case google::protobuf::FieldDescriptor::CPPTYPE_DOUBLE:
+        reflection.SetDouble(message, field, field->default_value_double());
+        break;
+      case google::protobuf::FieldDescriptor::CPPTYPE_BOOL:
+        reflection.SetBool(message, field, field->default_value_bool());
+        break;
+      case google::protobuf::FieldDescriptor::CPPTYPE_ENUM:
+        reflection.SetEnum(message, field, field->default_value_enum());
+        break;
+      default:
+        break;
+    }
+  }
+}
+
+// A budget without the numbers that its growth does not use.
+void DropUnusedNumbers(BudgetSpec* budget) {
+  if (budget->growth() != BudgetSpec::POWER_LAW) {
+    budget->clear_factor();
+    budget->clear_exponent();
+  }
+  if (budget->growth() != BudgetSpec::SATURATION) budget->clear_limit();
+  if (budget->growth() == BudgetSpec::FIXED) budget->clear_round_down();
+}
+
+// The text of a stack with everything said explicitly that can be said in more than one way, with mixers called main
+// and alt, and without what config.json leaves to the tensors: ranks.
+absl::StatusOr<std::string> CanonicalText(const StackSpec& original) {
+  ASSIGN_OR_RETURN(const Roles roles, FindRoles(original));
+  StackSpec spec = original;
+  spec.clear_mixers();
+  const auto rename = [&](const std::string& name) {
+    return name == original.mixers(roles.main).name() ? std::string("main") : std::string("alt");
+  };
+  for (const int index : {roles.main, roles.alt}) {
+    if (index < 0) continue;
+    MixerSpec& mixer = *spec.add_mixers();
+    mixer = original.mixers(index);
+    mixer.set_name(rename(mixer.name()));
+    if (mixer.has_value_anchor()) {
+      const std::string anchor = rename(mixer.value_anchor());
+      mixer.clear_value_anchor();
+      if (anchor != mixer.name()) mixer.set_value_anchor(anchor);
+    }
+    if (mixer.has_rwkv7()) {
+      mixer.mutable_rwkv7()->clear_decay_rank();
+      mixer.mutable_rwkv7()->clear_in_context_rate_rank();
+      mixer.mutable_rwkv7()->clear_value_rank();
+      mixer.mutable_rwkv7()->clear_gate_rank();
+    }
+    if (!mixer.has_kvm() && !mixer.has_attention()) continue;
+    ProjectionSpec& projections = mixer.has_kvm() ? *mixer.mutable_kvm()->mutable_projections()
+                                                  : *mixer.mutable_attention()->mutable_projections();
+    const HeadSizes heads = ResolveHeads(projections, spec.width());
+    projections.set_num_kv_heads(static_cast<int32_t>(heads.num_kv_heads));
+    projections.set_qk_head_dim(static_cast<int32_t>(heads.qk_dim));
+    projections.set_v_head_dim(static_cast<int32_t>(heads.v_dim));
+    projections.clear_value_gate_rank();
+    if (mixer.has_kvm()) DropUnusedNumbers(mixer.mutable_kvm()->mutable_budget());
+  }
+  for (std::string& layer : *spec.mutable_layers()) layer = rename(layer);
+  ShowDefaults(&spec);
+  return FormatStackSpec(spec);
+}
+
+// Whether a config reads as `spec`; otherwise the first line of the stack in which they differ.
+absl::Status CheckReadsAs(const Json& config, const StackSpec& spec) {
+  ASSIGN_OR_RETURN(HuggingFaceConfig parsed, ParseHuggingFaceConfig(config.dump(), "config.json"));
+  // There the flag speaks of files that lack a head.
+  if (parsed.spec.tied_head() && !spec.tied_head()) parsed.spec.set_tied_head(false);
+  ASSIGN_OR_RETURN(const std::string expected, CanonicalText(spec));
+  ASSIGN_OR_RETURN(const std::string got, CanonicalText(parsed.spec));
+  if (expected == got) return absl::OkStatus();
+  const std::vector<std::string> expected_lines = absl::StrSplit(expected, '\n');
+  const std::vector<std::string> got_lines = absl::StrSplit(got, '\n');
+  const size_t count = std::min(expected_lines.size(), got_lines.size());
+  size_t i = 0;
+  while (i + 1 < count && expected_lines[i] == got_lines[i]) ++i;
+  return absl::InvalidArgumentError(
+      absl::StrCat("config.json cannot express this stack: it would read ", got_lines[i], " for ", expected_lines[i]));
+}
+
+std::string ToText(const Json& config) { return config.dump(2) + "\n"; }
+
+}  // namespace
+
+absl::StatusOr<std::string> FormatHuggingFaceConfig(const StackSpec& spec,
+                                                    const std::map<std::string, std::string>& fields) {
+  Json config = Json::object();
+  for (const auto& [key, value] : fields) {
+    ASSIGN_OR_RETURN(config[key], ParseStrictJson(value, absl::StrCat("config.json: ", key)));
+  }
+  // What the spec came from says it in its own words.
+  if (!fields.empty() && CheckReadsAs(config, spec).ok()) return ToText(config);
+  ASSIGN_OR_RETURN(const Json settings, SettingsOf(spec));
+  config["model_type"] = "rwkv7backbone";
+  if (!config.contains("architectures")) config["architectures"] = {"RWKV7BackboneForCausalLM"};
+  config.update(settings);
+  RETURN_IF_ERROR(CheckReadsAs(config, spec));
+  return ToText(config);
+}
+
+}  // namespace kvm

@@ -1,0 +1,31 @@
+#ifndef KVM_IO_MODEL_FILE_H_
+#define KVM_IO_MODEL_FILE_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "kvm/io/model_folder.h"
+
+namespace kvm {
+
+// Every form of a model on disk behind one call: a folder (model_folder.h), a packed model, a safetensors file that
+// names its stack in its metadata or lies in a folder beside its spec, an official RWKV-7 checkpoint (.pth, or
+// safetensors with its names). What a file is, its first bytes say, whatever it is called. Errors as those of the form;
+// InvalidArgument that says what a file is when it is no model.
+struct OpenedModel {
+  ModelFolder model;
+  std::string kind;  // "model folder", "packed model", "safetensors model", "RWKV-7 checkpoint"
+  // What a packed model says that ModelFingerprint of it is; the other forms say nothing.
+  std::optional<uint64_t> fingerprint;
+};
+absl::StatusOr<OpenedModel> OpenModel(const std::string& path);
+
+// The tokenizer of the model at `path`, which is not opened: the one in its folder; of a model that is one file that
+// with the file's own name (TokenizersBeside), or else the one in the folder where it lies. Empty when there is none.
+std::string FindModelTokenizer(const std::string& path);
+
+}  // namespace kvm
+
+#endif  // KVM_IO_MODEL_FILE_H_

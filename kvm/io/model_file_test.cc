@@ -1,0 +1,134 @@
+#include "kvm/io/model_file.h"
+
+#include <filesystem>
+#include <memory>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "kvm/io/atomic_file.h"
+#include "kvm/io/mapped_file.h"
+#include "kvm/io/model_writer.h"
+#include "kvm/io/safetensors.h"
+#include "kvm/kernels/tensor.h"
+#include "kvm/model/stack_spec.h"
+#include "testing/random_weights.h"
+#include "testing/test_stacks.h"
+
+namespace kvm {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+constexpr char kTokenizer[] = "testing/data/gpt2/tokenizer.json";
+
+class ModelFileTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    folder_ = fs::path(::testing::TempDir()) /
+              absl::StrCat("model_file_", ::testing::UnitTest::GetInstance()->current_test_info()->name());
+    fs::remove_all(folder_);
+    fs::create_directories(folder_);
+    spec_ = TestStacks()[0].spec;
+    weights_ = RandomWeights(spec_, 1);
+  }
+  void TearDown() override { fs::remove_all(folder_); }
+
+  std::string Path(const std::string& name) const { return (folder_ / name).string(); }
+
+  std::string Refusal(const std::string& name, const std::string& bytes) const {
+    EXPECT_TRUE(WriteFileAtomically(Path(name), bytes).ok());
+    const absl::StatusOr<OpenedModel> model = OpenModel(Path(name));
+    EXPECT_EQ(model.status().code(), absl::StatusCode::kInvalidArgument) << model.status();
+    return std::string(model.status().message());
+  }
+
+  void ExpectSame(const std::string& path, const std::string& kind) const {
+    const absl::StatusOr<OpenedModel> opened = OpenModel(path);
+    ASSERT_TRUE(opened.ok()) << opened.status();
+    EXPECT_EQ(opened->kind, kind);
+    EXPECT_EQ(FormatStackSpec(opened->model.spec), FormatStackSpec(spec_));
+    EXPECT_NE(opened->model.tokenizer_path, "");
+    EXPECT_EQ(*ReadFile(opened->model.tokenizer_path), *ReadFile(kTokenizer));
+    ASSERT_EQ(opened->model.weights->Names(), weights_->Names());
+    for (const std::string& name : weights_->Names()) {
+      EXPECT_EQ(ReadFloats(*opened->model.weights->Find(name)), ReadFloats(*weights_->Find(name))) << name;
+    }
+  }
+
+  fs::path folder_;
+  StackSpec spec_;
+  std::unique_ptr<WeightSource> weights_;
+};
+
+TEST_F(ModelFileTest, EveryFormOpensAsWhatItIs) {
+  ModelWriteOptions options;
+  options.tokenizer_path = kTokenizer;
+  options.config = {{"mine", "[1]"}};
+  ASSERT_TRUE(WriteModelFolder(Path("folder"), spec_, *weights_, FolderForm::kStack, options).ok());
+  ASSERT_TRUE(WriteModelSafetensors(Path("a.safetensors"), spec_, *weights_, options).ok());
+  // Names do not matter.
+  ASSERT_TRUE(WriteModelPacked(Path("new/b.bin"), spec_, *weights_, options).ok());
+  ExpectSame(Path("folder"), "model folder");
+  ExpectSame(Path("a.safetensors"), "safetensors model");
+  ExpectSame(Path("new/b.bin"), "packed model");
+  EXPECT_EQ(OpenModel(Path("a.safetensors"))->model.config.at("mine"), "[1]");
+  EXPECT_EQ(OpenModel(Path("new/b.bin"))->model.config.at("mine"), "[1]");
+  EXPECT_TRUE(OpenModel(Path("new/b.bin"))->fingerprint.has_value());
+}
+
+TEST_F(ModelFileTest, AFoldersFileMeansTheFolder) {
+  const absl::StatusOr<OpenedModel> opened = OpenModel("testing/golden/rwkv7/model.safetensors");
+  ASSERT_TRUE(opened.ok()) << opened.status();
+  EXPECT_EQ(opened->model.config.at("token_mixer"), "\"rwkv7\"");
+}
+
+TEST_F(ModelFileTest, ReplacesNothing) {
+  ASSERT_TRUE(WriteFileAtomically(Path("a.kvm"), "mine").ok());
+  EXPECT_EQ(WriteModelPacked(Path("a.kvm"), spec_, *weights_, {}).code(), absl::StatusCode::kAlreadyExists);
+  EXPECT_EQ(WriteModelSafetensors(Path("a.kvm"), spec_, *weights_, {}).code(), absl::StatusCode::kAlreadyExists);
+  EXPECT_EQ(*ReadFile(Path("a.kvm")), "mine");
+  ASSERT_TRUE(WriteFileAtomically(Path("b.tokenizer.json"), "mine").ok());
+  ModelWriteOptions options;
+  options.tokenizer_path = kTokenizer;
+  EXPECT_EQ(WriteModelPacked(Path("b.kvm"), spec_, *weights_, options).code(), absl::StatusCode::kAlreadyExists);
+  EXPECT_FALSE(fs::exists(Path("b.kvm")));
+}
+
+TEST_F(ModelFileTest, AFailureLeavesNothing) {
+  StackSpec other = spec_;
+  other.set_vocab_size(49);
+  EXPECT_FALSE(WriteModelPacked(Path("new/a.kvm"), other, *weights_, {}).ok());
+  EXPECT_FALSE(WriteModelSafetensors(Path("new/a.safetensors"), other, *weights_, {}).ok());
+  // This one fails when its folder and tokenizer are there: the stack is none that a .pth holds.
+  ModelWriteOptions options;
+  options.tokenizer_path = kTokenizer;
+  EXPECT_FALSE(WriteModelRwkv(Path("new/a.pth"), spec_, *weights_, options).ok());
+  EXPECT_FALSE(fs::exists(Path("new")));
+}
+
+TEST_F(ModelFileTest, NamesWhatAFileIs) {
+  EXPECT_EQ(OpenModel(Path("absent")).status().code(), absl::StatusCode::kNotFound);
+  EXPECT_THAT(Refusal("a", "version https://git-lfs.github.com/spec/v1\n"),
+              AllOf(HasSubstr(Path("a")), HasSubstr("looks like a Git LFS pointer")));
+  EXPECT_THAT(Refusal("a.kvm", "<html>"), HasSubstr("HTML page"));
+  EXPECT_THAT(Refusal("a.pth", "GGUF\x03"), HasSubstr("GGUF"));
+  EXPECT_THAT(Refusal("a", ""), HasSubstr("not a model"));
+  EXPECT_THAT(Refusal("a", std::string("PK\x03\x04garbage")), HasSubstr(Path("a")));
+  EXPECT_THAT(Refusal("a", std::string("\x80\x02}q")), HasSubstr(Path("a")));
+}
+
+TEST_F(ModelFileTest, RefusesTensorsThatSayNoStack) {
+  const Tensor tensor(DType::kF32, {2});
+  ASSERT_TRUE(WriteSafetensors(Path("a.safetensors"), {{"w", tensor.view()}}).ok());
+  const absl::StatusOr<OpenedModel> model = OpenModel(Path("a.safetensors"));
+  EXPECT_THAT(std::string(model.status().message()), HasSubstr("tensors without a stack"));
+  ASSERT_TRUE(WriteSafetensors(Path("b.safetensors"), {{"w", tensor.view()}}, {{kStackMetadata, "width: x"}}).ok());
+  EXPECT_THAT(std::string(OpenModel(Path("b.safetensors")).status().message()), HasSubstr("kvm.stack:1:"));
+}
+
+}  // namespace
+}  // namespace kvm

@@ -1,0 +1,208 @@
+#include "kvm/io/model_writer.h"
+
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "kvm/io/atomic_file.h"
+#include "kvm/io/cast_weights.h"
+#include "kvm/io/folder_files.h"
+#include "kvm/io/huggingface_writer.h"
+#include "kvm/io/mapped_file.h"
+#include "kvm/io/open_tokenizer.h"
+#include "kvm/io/packed_file.h"
+#include "kvm/io/rwkv_checkpoint.h"
+#include "kvm/io/strict_json.h"
+#include "kvm/io/weight_files.h"
+#include "kvm/model/parameters.h"
+#include "kvm/model/stack_spec.h"
+#include "kvm/status_macros.h"
+
+namespace kvm {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr char kEmbedding[] = "transformer.wte.weight";
+
+std::string InFolder(const std::string& folder, const std::string& file) { return (fs::path(folder) / file).string(); }
+
+bool Exists(const std::string& path) {
+  std::error_code error;
+  return fs::exists(path, error);
+}
+
+bool IsFolder(const std::string& path) {
+  std::error_code error;
+  return fs::is_directory(path, error);
+}
+
+// What was made of a model that is being written: removed, the last first, unless it is finished.
+class Unfinished {
+ public:
+  ~Unfinished() {
+    std::error_code ignored;
+    for (auto path = made_.rbegin(); path != made_.rend(); ++path) fs::remove(*path, ignored);
+  }
+
+  void Made(const std::string& path) { made_.push_back(path); }
+  void Finish() { made_.clear(); }
+
+ private:
+  std::vector<std::string> made_;
+};
+
+// Makes a folder and those above it that are missing.
+absl::Status MakeFolder(const std::string& path, Unfinished* unfinished) {
+  if (IsFolder(path)) return absl::OkStatus();
+  std::vector<fs::path> missing;
+  for (fs::path part = path; !part.empty() && !Exists(part.string()); part = part.parent_path())
+    missing.push_back(part);
+  for (auto part = missing.rbegin(); part != missing.rend(); ++part) unfinished->Made(part->string());
+  std::error_code error;
+  fs::create_directories(path, error);
+  if (!error && IsFolder(path)) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat(path, ": cannot make this folder: ", error ? error.message() : "something else is there"));
+}
+
+absl::Status CheckHoldsNoModel(const std::string& path) {
+  for (const char* file : {kStackFile, kConfigFile, kWeightsFile, kIndexFile}) {
+    if (Exists(InFolder(path, file))) {
+      return absl::AlreadyExistsError(
+          absl::StrCat(path, ": holds ", file, " already, expected a folder without model"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CopyTokenizer(const std::string& from, const std::string& to, Unfinished* unfinished) {
+  std::error_code ignored;
+  if (fs::equivalent(from, to, ignored)) return absl::OkStatus();
+  if (Exists(to)) return absl::AlreadyExistsError(absl::StrCat(to, ": exists already"));
+  ASSIGN_OR_RETURN(const std::string text, ReadFile(from));
+  RETURN_IF_ERROR(WriteFileAtomically(to, text));
+  unfinished->Made(to);
+  return absl::OkStatus();
+}
+
+absl::Status CheckModel(const std::string& path, const StackSpec& spec, const WeightSource& weights,
+                        const ModelWriteOptions& options) {
+  if (options.dtype.has_value() && *options.dtype != DType::kF32 && *options.dtype != DType::kBF16 &&
+      *options.dtype != DType::kF16) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(path, ": weights as ", Name(*options.dtype), ", expected F32, BF16 or F16"));
+  }
+  RETURN_IF_ERROR(ValidateStack(spec));
+  return CheckWeights(spec, weights);
+}
+
+// The config's fields as one JSON object.
+absl::StatusOr<std::string> ConfigText(const std::map<std::string, std::string>& config) {
+  nlohmann::json object = nlohmann::json::object();
+  for (const auto& [key, value] : config) {
+    ASSIGN_OR_RETURN(object[key], ParseStrictJson(value, absl::StrCat("config.json: ", key)));
+  }
+  return object.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
+// The config's fields for tensors of another dtype, of which these speak too.
+std::map<std::string, std::string> ConfigFor(const ModelWriteOptions& options) {
+  std::map<std::string, std::string> config = options.config;
+  if (!options.dtype.has_value()) return config;
+  config["torch_dtype"] = *options.dtype == DType::kF32    ? "\"float32\""
+                          : *options.dtype == DType::kBF16 ? "\"bfloat16\""
+                                                           : "\"float16\"";
+  return config;
+}
+
+// Writes a model that is one file: the tokenizer first, so that nothing can fail once the model is there.
+absl::Status WriteOneFile(const std::string& path, const StackSpec& spec, const WeightSource& weights,
+                          const ModelWriteOptions& options, const std::function<absl::Status()>& write) {
+  RETURN_IF_ERROR(CheckModel(path, spec, weights, options));
+  if (Exists(path)) return absl::AlreadyExistsError(absl::StrCat(path, ": exists already"));
+  Unfinished unfinished;
+  const std::string folder = fs::path(path).parent_path().string();
+  if (!folder.empty()) RETURN_IF_ERROR(MakeFolder(folder, &unfinished));
+  if (!options.tokenizer_path.empty()) {
+    ASSIGN_OR_RETURN(const std::string name, TokenizerFileName(options.tokenizer_path));
+    const size_t kind = absl::EndsWith(name, ".json") ? 0 : 1;
+    RETURN_IF_ERROR(CopyTokenizer(options.tokenizer_path, TokenizersBeside(path)[kind], &unfinished));
+  }
+  RETURN_IF_ERROR(write());
+  unfinished.Finish();
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status WriteModelFolder(const std::string& path, const StackSpec& spec, const WeightSource& weights,
+                              FolderForm form, const ModelWriteOptions& options) {
+  RETURN_IF_ERROR(CheckModel(path, spec, weights, options));
+  const bool ours = form == FolderForm::kStack;
+  std::string text = FormatStackSpec(spec);
+  if (!ours) {
+    ModelWriteOptions with_dtype = options;
+    // A config of our own making says what its tensors are; one that came with the model is left as it was.
+    if (options.config.empty()) with_dtype.dtype = options.dtype.value_or(weights.Info(kEmbedding)->dtype);
+    ASSIGN_OR_RETURN(text, FormatHuggingFaceConfig(spec, ConfigFor(with_dtype)));
+  }
+  RETURN_IF_ERROR(CheckHoldsNoModel(path));
+  Unfinished unfinished;
+  RETURN_IF_ERROR(MakeFolder(path, &unfinished));
+  if (!options.tokenizer_path.empty()) {
+    ASSIGN_OR_RETURN(const std::string name, TokenizerFileName(options.tokenizer_path));
+    RETURN_IF_ERROR(CopyTokenizer(options.tokenizer_path, InFolder(path, name), &unfinished));
+  }
+  std::vector<std::string> written;
+  const absl::Status status = WriteWeightFiles(path, spec, weights, options.dtype, options.max_shard_bytes, &written);
+  for (const std::string& file : written) unfinished.Made(file);
+  RETURN_IF_ERROR(status);
+  // Last, as a folder without it is no model.
+  RETURN_IF_ERROR(WriteFileAtomically(InFolder(path, ours ? kStackFile : kConfigFile), text));
+  unfinished.Finish();
+  return absl::OkStatus();
+}
+
+absl::Status WriteModelSafetensors(const std::string& path, const StackSpec& spec, const WeightSource& weights,
+                                   const ModelWriteOptions& options) {
+  return WriteOneFile(path, spec, weights, options, [&]() -> absl::Status {
+    std::map<std::string, std::string> metadata = {{kStackMetadata, FormatStackSpec(spec)}};
+    if (!options.config.empty()) {
+      ASSIGN_OR_RETURN(metadata[kConfigMetadata], ConfigText(ConfigFor(options)));
+    }
+    return WriteWeightFile(path, TensorOrder(spec, weights), weights, options.dtype, metadata);
+  });
+}
+
+absl::Status WriteModelPacked(const std::string& path, const StackSpec& spec, const WeightSource& weights,
+                              const ModelWriteOptions& options) {
+  return WriteOneFile(path, spec, weights, options, [&]() -> absl::Status {
+    const std::map<std::string, std::string> config = options.config.empty() ? options.config : ConfigFor(options);
+    if (!options.dtype.has_value()) return WritePackedModel(path, spec, weights, config);
+    ASSIGN_OR_RETURN(const std::unique_ptr<WeightSource> cast, CastWeights(weights, *options.dtype));
+    return WritePackedModel(path, spec, *cast, config);
+  });
+}
+
+absl::Status WriteModelRwkv(const std::string& path, const StackSpec& spec, const WeightSource& weights,
+                            const ModelWriteOptions& options) {
+  return WriteOneFile(path, spec, weights, options, [&]() -> absl::Status {
+    if (!options.dtype.has_value()) return WriteRwkvCheckpoint(path, spec, weights);
+    ASSIGN_OR_RETURN(const std::unique_ptr<WeightSource> cast, CastWeights(weights, *options.dtype));
+    return WriteRwkvCheckpoint(path, spec, *cast);
+  });
+}
+
+std::vector<std::string> TokenizersBeside(const std::string& model_path) {
+  fs::path path(model_path);
+  return {path.replace_extension("tokenizer.json").string(),
+          fs::path(model_path).replace_extension("rwkv_vocab.txt").string()};
+}
+
+}  // namespace kvm

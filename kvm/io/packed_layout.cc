@@ -1,0 +1,151 @@
+#include "kvm/io/packed_layout.h"
+
+#include <algorithm>
+#include <cstring>
+#include <limits>
+#include <set>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "kvm/io/content_hash.h"
+#include "kvm/io/file_kind.h"
+#include "kvm/io/utf8.h"
+#include "kvm/kernels/dtype.h"
+#include "kvm/kernels/panels_view.h"
+#include "kvm/model/stack_spec.h"
+#include "kvm/status_macros.h"
+
+namespace kvm {
+namespace {
+
+constexpr int kMaxRank = 64;
+
+uint64_t ReadUint64(absl::string_view bytes) {
+  uint64_t value;  // machines that map tensors are little-endian
+  std::memcpy(&value, bytes.data(), sizeof(value));
+  return value;
+}
+
+// factor·product where that and all of memory stay within int64.
+bool Multiply(uint64_t factor, uint64_t* product) {
+  constexpr uint64_t kMax = std::numeric_limits<int64_t>::max();
+  if (factor != 0 && *product > kMax / factor) return false;
+  *product *= factor;
+  return true;
+}
+
+// The header's bytes, once the frame around them is sound.
+absl::StatusOr<absl::string_view> FindHeader(absl::string_view file, const std::string& path) {
+  const auto refuse = [&](absl::string_view why) {
+    return absl::InvalidArgumentError(absl::StrCat(path, ": not a packed model: ", why));
+  };
+  if (!absl::StartsWith(file, kPackedMagic)) {
+    return refuse(absl::StrCat("it does not begin with KVMPACK", LooksLike(file.substr(0, kFileKindBytes))));
+  }
+  if (file.size() < kPackedFrame) {
+    return refuse(absl::StrCat("the file has ", file.size(), " bytes; expected at least ", kPackedFrame));
+  }
+  const uint64_t length = ReadUint64(file.substr(8));
+  if (length > kMaxPackedHeader || length > file.size() - kPackedFrame) {
+    return refuse(absl::StrCat("a header of ", length, " bytes; expected at most ",
+                               std::min<uint64_t>(kMaxPackedHeader, file.size() - kPackedFrame)));
+  }
+  const absl::string_view header = file.substr(kPackedFrame, length);
+  ContentHash hash;
+  hash.Add(header);
+  if (hash.Value() != ReadUint64(file.substr(16))) {
+    return refuse("the header's hash is not the one that the file states; it is damaged");
+  }
+  return header;
+}
+
+absl::Status CheckTensors(const PackedHeader& header, uint64_t data_size, const std::string& path) {
+  std::set<std::pair<std::string, int>> seen;
+  uint64_t end = 0;
+  for (const PackedTensor& tensor : header.tensors()) {
+    const std::string where = absl::StrCat(path, ": tensor ", Quoted(tensor.name()));
+    if (!seen.emplace(tensor.name(), tensor.layout()).second) {
+      return absl::InvalidArgumentError(absl::StrCat(where, " appears twice"));
+    }
+    ASSIGN_OR_RETURN(const PackedSize size, SizeOfPacked(tensor, path));
+    if (tensor.size() != size.bytes) {
+      return absl::InvalidArgumentError(absl::StrCat(where, " has ", tensor.size(), " bytes; expected ", size.bytes,
+                                                     " for ", tensor.dtype(), " ", ToString(size.shape)));
+    }
+    if (tensor.offset() != AlignPacked(end)) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(where, " begins at byte ", tensor.offset(), " of the data; expected ", AlignPacked(end)));
+    }
+    if (size.bytes > data_size || tensor.offset() > data_size - size.bytes) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(where, " ends beyond the data, which has ", data_size, " bytes: the file is cut short"));
+    }
+    end = tensor.offset() + size.bytes;
+  }
+  if (end == data_size) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat(path, ": ", data_size - end, " bytes follow the last tensor; expected none"));
+}
+
+}  // namespace
+
+absl::StatusOr<PackedSize> SizeOfPacked(const PackedTensor& tensor, const std::string& path) {
+  const auto refuse = [&](auto... why) {
+    return absl::InvalidArgumentError(absl::StrCat(path, ": tensor ", Quoted(tensor.name()), why...));
+  };
+  PackedSize size;
+  if (!ParseDType(tensor.dtype(), &size.dtype) ||
+      (size.dtype != DType::kF32 && size.dtype != DType::kBF16 && size.dtype != DType::kF16)) {
+    return refuse(" has dtype ", Quoted(tensor.dtype()), "; expected F32, BF16 or F16");
+  }
+  if (tensor.shape_size() > kMaxRank) return refuse(": shape has more than ", kMaxRank, " extents");
+  size.shape.assign(tensor.shape().begin(), tensor.shape().end());
+  uint64_t bytes = 1;
+  bool fits = true;
+  // Extents of zero last, so that no order of extents hides one that is too large.
+  for (const int64_t extent : size.shape) {
+    if (extent < 0) return refuse(": shape has the extent ", extent);
+    if (extent > 0) fits = fits && Multiply(static_cast<uint64_t>(extent), &bytes);
+  }
+  if (tensor.layout() == PackedTensor::PANELS) {
+    if (size.shape.size() != 2) return refuse(": panels of shape ", ToString(size.shape), "; expected a matrix");
+    PanelsView panels{PanelStorage(size.dtype), size.shape[0], size.shape[1], nullptr};
+    // Padding adds less than a panel; the product below is that of byte_size(), checked.
+    bytes = 1;
+    fits = fits && size.shape[0] <= std::numeric_limits<int64_t>::max() - kPanelOutputs &&
+           Multiply(static_cast<uint64_t>(panels.num_panels()), &bytes) && Multiply(kPanelOutputs, &bytes) &&
+           Multiply(static_cast<uint64_t>(panels.inputs), &bytes) &&
+           Multiply(static_cast<uint64_t>(SizeOf(panels.storage)), &bytes);
+  } else {
+    fits = fits && Multiply(static_cast<uint64_t>(SizeOf(size.dtype)), &bytes);
+    for (const int64_t extent : size.shape) {
+      if (extent == 0) bytes = 0;
+    }
+  }
+  if (!fits) return refuse(": shape ", ToString(size.shape), " is too large for 64-bit sizes");
+  size.bytes = bytes;
+  return size;
+}
+
+absl::StatusOr<PackedHeader> ParsePackedHeader(absl::string_view file, const std::string& path, uint64_t* data_begin) {
+  ASSIGN_OR_RETURN(const absl::string_view bytes, FindHeader(file, path));
+  PackedHeader header;
+  if (!header.ParseFromArray(bytes.data(), static_cast<int>(bytes.size()))) {
+    return absl::InvalidArgumentError(absl::StrCat(path, ": the header is no PackedHeader"));
+  }
+  if (header.version() != kPackedVersion) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(path, ": a packed model of version ", header.version(), "; expected ", kPackedVersion));
+  }
+  const absl::Status valid = ValidateStack(header.spec());
+  if (!valid.ok()) return absl::InvalidArgumentError(absl::StrCat(path, ": ", valid.message()));
+  *data_begin = AlignPacked(kPackedFrame + bytes.size());
+  if (*data_begin > file.size()) {
+    return absl::InvalidArgumentError(absl::StrCat(path, ": the file is cut short: it ends before the data"));
+  }
+  RETURN_IF_ERROR(CheckTensors(header, file.size() - *data_begin, path));
+  return header;
+}
+
+}  // namespace kvm

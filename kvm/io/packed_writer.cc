@@ -1,0 +1,112 @@
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "kvm/io/atomic_file.h"
+#include "kvm/io/content_hash.h"
+#include "kvm/io/packed.pb.h"
+#include "kvm/io/packed_file.h"
+#include "kvm/io/packed_layout.h"
+#include "kvm/kernels/cpu/matmul.h"
+#include "kvm/kernels/dtype.h"
+#include "kvm/kernels/tensor.h"
+#include "kvm/model/parameters.h"
+#include "kvm/status_macros.h"
+
+namespace kvm {
+namespace {
+
+constexpr char kEmbedding[] = "transformer.wte.weight";
+
+// Whether products read the tensor. Where this guesses wrong a model copies the tensor and is as right as before.
+bool IsMultipliedWith(const std::string& name, const TensorInfo& info) {
+  return info.shape.size() == 2 && absl::EndsWith(name, ".weight") && name != kEmbedding;
+}
+
+std::string LittleEndian(uint64_t value) {
+  std::string bytes;
+  for (int i = 0; i < 8; ++i) bytes.push_back(static_cast<char>(value >> (8 * i) & 0xff));
+  return bytes;
+}
+
+std::string Padding(uint64_t position) { return std::string(AlignPacked(position) - position, '\0'); }
+
+// Appends an entry for the tensor behind the entries that are there.
+absl::Status AddTensor(const std::string& name, const TensorInfo& info, PackedTensor::Layout layout,
+                       const std::string& path, PackedHeader* header) {
+  uint64_t end = 0;
+  if (header->tensors_size() > 0) {
+    const PackedTensor& last = header->tensors(header->tensors_size() - 1);
+    end = last.offset() + last.size();
+  }
+  PackedTensor tensor;
+  tensor.set_name(name);
+  tensor.set_layout(layout);
+  tensor.set_dtype(std::string(Name(info.dtype)));
+  for (const int64_t extent : info.shape) tensor.add_shape(extent);
+  tensor.set_offset(AlignPacked(end));
+  ASSIGN_OR_RETURN(const PackedSize size, SizeOfPacked(tensor, path));
+  tensor.set_size(size.bytes);
+  *header->add_tensors() = std::move(tensor);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<PackedHeader> HeaderOf(const StackSpec& spec, const WeightSource& weights,
+                                      const std::map<std::string, std::string>& config, const std::string& path) {
+  PackedHeader header;
+  header.set_version(kPackedVersion);
+  *header.mutable_spec() = spec;
+  header.set_fingerprint(ModelFingerprint(spec, weights));
+  for (const std::string& name : weights.Names()) {
+    const TensorInfo info = *weights.Info(name);
+    const bool panels = IsMultipliedWith(name, info);
+    RETURN_IF_ERROR(AddTensor(name, info, panels ? PackedTensor::PANELS : PackedTensor::ROWS, path, &header));
+    if (name == kEmbedding && spec.tied_head()) {
+      RETURN_IF_ERROR(AddTensor(name, info, PackedTensor::PANELS, path, &header));
+    }
+  }
+  for (const auto& [key, value] : config) {
+    PackedConfigField* field = header.add_config();
+    field->set_key(key);
+    field->set_value(value);
+  }
+  return header;
+}
+
+}  // namespace
+
+absl::Status WritePackedModel(const std::string& path, const StackSpec& spec, const WeightSource& weights,
+                              const std::map<std::string, std::string>& config) {
+  RETURN_IF_ERROR(CheckWeights(spec, weights));
+  ASSIGN_OR_RETURN(const PackedHeader header, HeaderOf(spec, weights, config, path));
+  const std::string bytes = header.SerializeAsString();
+  if (bytes.size() > kMaxPackedHeader) {
+    return absl::InvalidArgumentError(absl::StrCat(path, ": the table of tensors takes ", bytes.size(),
+                                                   " bytes; a header holds at most ", kMaxPackedHeader));
+  }
+  ContentHash hash;
+  hash.Add(bytes);
+  ASSIGN_OR_RETURN(AtomicFile file, AtomicFile::Create(path));
+  RETURN_IF_ERROR(
+      file.Append(absl::StrCat(kPackedMagic, LittleEndian(bytes.size()), LittleEndian(hash.Value()), bytes)));
+  RETURN_IF_ERROR(file.Append(Padding(kPackedFrame + bytes.size())));
+  uint64_t end = 0;
+  for (const PackedTensor& tensor : header.tensors()) {
+    RETURN_IF_ERROR(file.Append(Padding(end)));
+    const TensorView& view = *weights.Find(tensor.name());
+    PackedMatrix packed;  // owns what `data` shows when it is a matrix
+    const void* data = view.data;
+    if (tensor.layout() == PackedTensor::PANELS) {
+      packed = PackedMatrix::Pack(view, PanelStorage(view.dtype));
+      data = packed.view().data;
+    }
+    if (tensor.size() > 0) RETURN_IF_ERROR(file.Append({static_cast<const char*>(data), tensor.size()}));
+    end = tensor.offset() + tensor.size();
+  }
+  return file.Commit();
+}
+
+}  // namespace kvm

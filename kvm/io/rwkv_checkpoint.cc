@@ -1,0 +1,298 @@
+#include "kvm/io/rwkv_checkpoint.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <map>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/strip.h"
+#include "kvm/io/rwkv_names.h"
+#include "kvm/io/safetensors.h"
+#include "kvm/io/torch_file.h"
+#include "kvm/model/parameters.h"
+#include "kvm/model/stack_spec.h"
+#include "kvm/status_macros.h"
+
+namespace kvm {
+namespace {
+
+constexpr char kMixer[] = "rwkv7";
+constexpr int64_t kMaxSize = int64_t{1} << 24;
+constexpr int64_t kMlpGrain = 32;
+
+absl::Status Broken(const WeightSource& file, const std::vector<std::string>& problems) {
+  for (const std::string& name : file.Names()) {
+    if (absl::StartsWith(name, "blocks.0.att.time_")) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          file.Description(), ": a checkpoint of RWKV before version 7 (it has ", name, "), expected RWKV-7 (x070)"));
+    }
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat(file.Description(), ": no RWKV-7 (x070) checkpoint: ", absl::StrJoin(problems, "; ")));
+}
+
+// The widths of a checkpoint, read from the shapes of a few tensors.
+class SizeReader {
+ public:
+  explicit SizeReader(const WeightSource& file) : file_(file) {}
+
+  // The extents of a tensor that must be a matrix with extents a stack can have; {0, 0} and a problem otherwise.
+  std::pair<int32_t, int32_t> Matrix(const std::string& name, const std::string& expected) {
+    const TensorView* tensor = file_.Find(name);
+    if (tensor == nullptr) {
+      problems_.push_back(absl::StrCat(name, ": missing, expected shape ", expected));
+      return {0, 0};
+    }
+    const auto fits = [](int64_t extent) { return extent >= 1 && extent <= kMaxSize; };
+    if (tensor->shape.size() != 2 || !fits(tensor->shape[0]) || !fits(tensor->shape[1])) {
+      problems_.push_back(absl::StrCat(name, ": has shape ", ToString(tensor->shape), ", expected ", expected));
+      return {0, 0};
+    }
+    return {static_cast<int32_t>(tensor->shape[0]), static_cast<int32_t>(tensor->shape[1])};
+  }
+
+  // The number of blocks, which must be numbered from 0 without a gap.
+  int Blocks() {
+    std::set<int> blocks;
+    for (const std::string& name : file_.Names()) {
+      absl::string_view rest = name;
+      int block = 0;
+      if (!absl::ConsumePrefix(&rest, "blocks.")) continue;
+      const absl::string_view digits = rest.substr(0, rest.find('.'));
+      if (absl::SimpleAtoi(digits, &block) && absl::StrCat(block) == digits) blocks.insert(block);
+    }
+    int next = 0;
+    for (const int block : blocks) {
+      if (block != next++) {
+        problems_.push_back(absl::StrCat("blocks.", next - 1, ": missing, although there is blocks.", block));
+        return 0;
+      }
+    }
+    if (blocks.empty()) problems_.push_back("blocks.0: missing");
+    return static_cast<int>(blocks.size());
+  }
+
+  void Expect(bool condition, const std::string& problem) {
+    if (!condition) problems_.push_back(problem);
+  }
+
+  const std::vector<std::string>& problems() const { return problems_; }
+
+ private:
+  const WeightSource& file_;
+  std::vector<std::string> problems_;
+};
+
+// The expansion that makes the MLP of a stack `width` wide.
+double ExpansionOf(StackSpec spec, int64_t width) {
+  double expansion = static_cast<double>(width) / spec.width();
+  spec.set_mlp_expansion(expansion);
+  // width/D·D may fall a bit short of width.
+  while (MlpWidth(spec) < width) {
+    expansion = std::nextafter(expansion, std::numeric_limits<double>::infinity());
+    spec.set_mlp_expansion(expansion);
+  }
+  return expansion;
+}
+
+absl::StatusOr<StackSpec> ReadSpec(const WeightSource& file) {
+  SizeReader sizes(file);
+  const int layers = sizes.Blocks();
+  const auto [vocab, width] = sizes.Matrix("emb.weight", "[vocabulary, width]");
+  const auto [heads, head_size] = sizes.Matrix("blocks.0.att.r_k", "[heads, head size]");
+  const int32_t decay_rank = sizes.Matrix("blocks.0.att.w1", "[width, rank]").second;
+  const int32_t rate_rank = sizes.Matrix("blocks.0.att.a1", "[width, rank]").second;
+  const int32_t gate_rank = sizes.Matrix("blocks.0.att.g1", "[width, rank]").second;
+  const int32_t mlp_width = sizes.Matrix("blocks.0.ffn.key.weight", "[MLP width, width]").first;
+  sizes.Expect(mlp_width % kMlpGrain == 0, absl::StrCat("blocks.0.ffn.key.weight: makes an MLP ", mlp_width,
+                                                        " wide, expected a multiple of ", kMlpGrain));
+  sizes.Expect(width == 0 || heads == 0 || int64_t{heads} * head_size == width,
+               absl::StrCat("blocks.0.att.r_k: has ", heads, " heads of ", head_size, ", expected ", width,
+                            " channels together, as in emb.weight"));
+  // Block 0 need not have a value gate.
+  int32_t value_rank = 0;
+  const std::string value_gate = absl::StrCat("blocks.", layers > 1 ? 1 : 0, ".att.v1");
+  if (layers > 1 || file.Find(value_gate) != nullptr) value_rank = sizes.Matrix(value_gate, "[width, rank]").second;
+  if (!sizes.problems().empty()) return Broken(file, sizes.problems());
+
+  StackSpec spec;
+  spec.set_vocab_size(vocab);
+  spec.set_width(width);
+  spec.set_mlp_token_shift(true);
+  MixerSpec& mixer = *spec.add_mixers();
+  mixer.set_name(kMixer);
+  mixer.mutable_rwkv7()->set_num_heads(heads);
+  mixer.mutable_rwkv7()->set_decay_rank(decay_rank);
+  mixer.mutable_rwkv7()->set_in_context_rate_rank(rate_rank);
+  mixer.mutable_rwkv7()->set_gate_rank(gate_rank);
+  if (value_rank > 0) mixer.mutable_rwkv7()->set_value_rank(value_rank);
+  for (int i = 0; i < layers; ++i) spec.add_layers(kMixer);
+  spec.set_mlp_expansion(ExpansionOf(spec, mlp_width));
+  const absl::Status valid = ValidateStack(spec);
+  if (!valid.ok()) return Broken(file, {std::string(valid.message())});
+  return spec;
+}
+
+// What is wrong with a tensor; "" when nothing is.
+std::string ProblemOf(const std::string& name, const TensorView* tensor, const Shape& shape) {
+  if (tensor == nullptr) return absl::StrCat(name, ": missing, expected shape ", ToString(shape));
+  if (tensor->shape != shape) {
+    return absl::StrCat(name, ": has shape ", ToString(tensor->shape), ", expected ", ToString(shape));
+  }
+  switch (tensor->dtype) {
+    case DType::kF32:
+    case DType::kBF16:
+    case DType::kF16:
+    case DType::kF64:
+      return "";
+    default:
+      return absl::StrCat(name, ": has dtype ", Name(tensor->dtype), ", expected F32, BF16, F16 or F64");
+  }
+}
+
+class RwkvWeights : public WeightSource {
+ public:
+  explicit RwkvWeights(std::shared_ptr<const WeightSource> file) : memory_(std::make_shared<OwnedMemory>()) {
+    memory_->file = std::move(file);
+  }
+
+  void Show(const std::string& name, const TensorView& view) { tensors_[name] = view; }
+  void Keep(const std::string& name, Tensor tensor) {
+    memory_->tensors.push_back(std::move(tensor));
+    tensors_[name] = memory_->tensors.back().view();
+  }
+
+  std::string Description() const override { return memory_->file->Description(); }
+  std::vector<std::string> Names() const override {
+    std::vector<std::string> names;
+    for (const auto& entry : tensors_) names.push_back(entry.first);
+    return names;
+  }
+  const TensorView* Find(absl::string_view name) const override {
+    const auto found = tensors_.find(name);
+    return found == tensors_.end() ? nullptr : &found->second;
+  }
+  std::shared_ptr<const void> Memory() const override { return memory_; }
+
+ private:
+  struct OwnedMemory {
+    std::shared_ptr<const WeightSource> file;
+    std::vector<Tensor> tensors;  // moving one leaves its bytes in place
+  };
+  std::shared_ptr<OwnedMemory> memory_;
+  std::map<std::string, TensorView, std::less<>> tensors_;
+};
+
+// Why official checkpoints cannot hold a stack.
+std::vector<std::string> Obstacles(const StackSpec& spec) {
+  std::vector<std::string> problems;
+  const std::set<std::string> used(spec.layers().begin(), spec.layers().end());
+  for (int i = 0; i < spec.mixers_size(); ++i) {
+    const MixerSpec& mixer = spec.mixers(i);
+    if (used.count(mixer.name()) == 0) continue;
+    const std::string path = absl::StrCat("mixers[", i, "]");
+    if (!mixer.has_rwkv7()) {
+      problems.push_back(absl::StrCat(path, ": \"", mixer.name(), "\" is no RWKV-7 mixer"));
+    } else if (!mixer.rwkv7().token_shift()) {
+      problems.push_back(absl::StrCat(path, ".rwkv7.token_shift: got false, expected true"));
+    }
+  }
+  if (used.size() > 1) {
+    problems.push_back(absl::StrCat("layers: use ", used.size(), " mixers, expected one in all layers"));
+  }
+  if (!spec.mlp_token_shift()) problems.push_back("mlp_token_shift: got false, expected true");
+  if (spec.block_lambdas()) problems.push_back("block_lambdas: got true, expected false");
+  if (spec.skip_connections()) problems.push_back("skip_connections: got true, expected false");
+  if (spec.residual_scale() != 1) {
+    problems.push_back(absl::StrCat("residual_scale: got ", spec.residual_scale(), ", expected 1"));
+  }
+  if (spec.logit_softcap() != 0) {
+    problems.push_back(absl::StrCat("logit_softcap: got ", spec.logit_softcap(), ", expected 0"));
+  }
+  return problems;
+}
+
+bool IsAllZero(const TensorView& tensor) {
+  const std::vector<float> values = ReadFloats(tensor);
+  return std::all_of(values.begin(), values.end(), [](float x) { return x == 0 && !std::signbit(x); });
+}
+
+}  // namespace
+
+bool HasRwkvNames(const WeightSource& file) {
+  return file.Find("emb.weight") != nullptr && file.Find("blocks.0.ln0.weight") != nullptr;
+}
+
+absl::StatusOr<RwkvCheckpoint> ReadRwkvCheckpoint(std::shared_ptr<const WeightSource> file) {
+  ASSIGN_OR_RETURN(StackSpec spec, ReadSpec(*file));
+  const std::vector<std::string> names = file->Names();
+  const bool has_first_gate = std::any_of(names.begin(), names.end(), IsUnusedValueGate);
+  // Invented tensors are like those beside them; a broken one of these is reported on its own.
+  const TensorView* neighbour = file->Find("blocks.0.att.a0");
+  const DType dtype = neighbour == nullptr ? DType::kF32 : neighbour->dtype;
+
+  auto weights = std::make_unique<RwkvWeights>(file);
+  std::vector<std::string> problems;
+  std::set<std::string> known;
+  for (const Parameter& parameter : StackParameters(spec)) {
+    const RwkvName official = ToRwkvName(parameter.name);
+    known.insert(official.name);
+    if (IsUnusedValueGate(official.name) && !has_first_gate) {
+      weights->Keep(parameter.name, Tensor(dtype, parameter.shape));
+      continue;
+    }
+    const TensorView* tensor = file->Find(official.name);
+    std::string problem =
+        ProblemOf(official.name, tensor, official.transposed ? Transposed(parameter.shape) : parameter.shape);
+    if (!problem.empty()) {
+      problems.push_back(std::move(problem));
+    } else if (official.transposed) {
+      weights->Keep(parameter.name, Transposed(*tensor));
+    } else {
+      weights->Show(parameter.name, *tensor);
+    }
+  }
+  for (const std::string& name : names) {
+    if (known.count(name) == 0) problems.push_back(absl::StrCat(name, ": unexpected"));
+  }
+  if (!problems.empty()) return Broken(*file, problems);
+  return RwkvCheckpoint{std::move(spec), std::move(weights)};
+}
+
+absl::Status WriteRwkvCheckpoint(const std::string& path, const StackSpec& spec, const WeightSource& weights) {
+  RETURN_IF_ERROR(ValidateStack(spec));
+  const std::vector<std::string> obstacles = Obstacles(spec);
+  if (!obstacles.empty()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(path, ": an official RWKV-7 checkpoint cannot hold this stack: ", absl::StrJoin(obstacles, "; ")));
+  }
+  RETURN_IF_ERROR(CheckWeights(spec, weights));
+  const std::vector<Parameter> parameters = StackParameters(spec);
+  const bool has_first_gate = std::any_of(parameters.begin(), parameters.end(), [&](const Parameter& parameter) {
+    return IsUnusedValueGate(ToRwkvName(parameter.name).name) && !IsAllZero(*weights.Find(parameter.name));
+  });
+  std::vector<NamedTensorView> views;
+  std::vector<Tensor> transposed;  // own what some views show; moving a tensor leaves its bytes in place
+  for (const Parameter& parameter : parameters) {
+    const RwkvName official = ToRwkvName(parameter.name);
+    if (IsUnusedValueGate(official.name) && !has_first_gate) continue;
+    const TensorView& tensor = *weights.Find(parameter.name);
+    if (official.transposed) {
+      transposed.push_back(Transposed(tensor));
+      views.push_back({official.name, transposed.back().view()});
+    } else {
+      views.push_back({official.name, tensor});
+    }
+  }
+  if (spec.tied_head()) views.push_back({"head.weight", *weights.Find("transformer.wte.weight")});
+  return WriteTorchFile(path, views);
+}
+
+}  // namespace kvm

@@ -1,0 +1,151 @@
+#include "kvm/io/torch_file.h"
+
+#include <cstring>
+#include <utility>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "kvm/io/file_kind.h"
+#include "kvm/io/torch_storage.h"
+#include "kvm/io/utf8.h"
+#include "kvm/status_macros.h"
+
+namespace kvm {
+namespace {
+
+constexpr absl::string_view kPickleName = "data.pkl";
+constexpr absl::string_view kDataFolder = "data/";
+// Readers may copy or write out what they find: tensors that share storages must not let a small file become a huge
+// model.
+constexpr uint64_t kMaxSharing = 16;
+
+static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "tensors are used as they lie in the file: little-endian");
+
+// Copies elements into row-major order. `source` is the tensor's first element.
+void CopyStrided(const StoredTensor& stored, const char* source, char* out) {
+  const size_t element = static_cast<size_t>(SizeOf(stored.dtype));
+  std::vector<int64_t> index(stored.shape.size(), 0);
+  const int64_t count = NumElements(stored.shape);
+  int64_t at = 0;
+  for (int64_t i = 0; i < count; ++i) {
+    std::memcpy(out + static_cast<size_t>(i) * element, source + static_cast<size_t>(at) * element, element);
+    // The next index, as an odometer counts.
+    for (size_t axis = index.size(); axis-- > 0;) {
+      at += stored.strides[axis];
+      if (++index[axis] < stored.shape[axis]) break;
+      at -= stored.strides[axis] * stored.shape[axis];
+      index[axis] = 0;
+    }
+  }
+}
+
+// The folder within the archive that everything lies in, with its slash.
+absl::StatusOr<absl::string_view> FindFolder(absl::Span<const ZipEntry> entries, const std::string& path) {
+  for (const ZipEntry& entry : entries) {
+    const size_t slash = entry.name.find('/');
+    if (slash != absl::string_view::npos && entry.name.substr(slash + 1) == kPickleName) {
+      return entry.name.substr(0, slash + 1);
+    }
+  }
+  return absl::InvalidArgumentError(absl::StrCat(path, ": a zip archive without an entry NAME/", kPickleName,
+                                                 ", expected a PyTorch checkpoint (torch.save)"));
+}
+
+using EntriesByName = absl::flat_hash_map<absl::string_view, const ZipEntry*>;
+
+// Everything but the tensors' data, of which entry `name` tells.
+absl::Status CheckSmallEntries(absl::Span<const ZipEntry> entries, absl::string_view folder, const std::string& path) {
+  for (const ZipEntry& entry : entries) {
+    if (!absl::StartsWith(entry.name, folder)) {
+      return absl::InvalidArgumentError(absl::StrCat(path, ": entry ", Quoted(entry.name), " lies outside the folder ",
+                                                     Quoted(folder), " of the checkpoint"));
+    }
+    const absl::string_view name = entry.name.substr(folder.size());
+    if (name == "constants.pkl") {
+      return absl::InvalidArgumentError(absl::StrCat(
+          path, ": a TorchScript program, expected a checkpoint with tensors alone (torch.save of a state_dict)"));
+    }
+    if (!absl::StartsWith(name, kDataFolder)) RETURN_IF_ERROR(CheckSum(entry, path));
+    if (name == "byteorder" && entry.data != "little") {
+      return absl::InvalidArgumentError(
+          absl::StrCat(path, ": byteorder is ", Quoted(entry.data), ", expected \"little\""));
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<TorchFile>> TorchFile::Open(const std::string& path) {
+  ASSIGN_OR_RETURN(MappedFile mapped, MappedFile::Open(path));
+  const absl::string_view bytes(reinterpret_cast<const char*>(mapped.bytes().data()), mapped.bytes().size());
+  const absl::string_view start = bytes.substr(0, kFileKindBytes);
+  if (DetectFileKind(start) != FileKind::kZip) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(path, ": not a PyTorch checkpoint, which is a zip archive", LooksLike(start)));
+  }
+  ASSIGN_OR_RETURN(std::vector<ZipEntry> entries, ReadZipArchive(mapped.bytes(), path));
+  ASSIGN_OR_RETURN(const absl::string_view folder, FindFolder(entries, path));
+  RETURN_IF_ERROR(CheckSmallEntries(entries, folder, path));
+  EntriesByName by_name;
+  for (const ZipEntry& entry : entries) by_name[entry.name.substr(folder.size())] = &entry;
+  ASSIGN_OR_RETURN(std::vector<StoredTensor> stored, ReadTensorPickle(by_name[kPickleName]->data, path));
+
+  auto contents = std::make_shared<Contents>(std::move(mapped));
+  Contents& kept = *contents;
+  std::unique_ptr<TorchFile> file(new TorchFile(std::move(contents)));
+  uint64_t total = 0;
+  uint64_t copied = 0;
+  for (StoredTensor& tensor : stored) {
+    const auto fail = [&](const std::string& why) {
+      return absl::InvalidArgumentError(absl::StrCat(path, ": tensor ", Quoted(tensor.name), ": ", why));
+    };
+    const auto found = by_name.find(absl::StrCat(kDataFolder, tensor.key));
+    if (found == by_name.end()) return fail(absl::StrCat("no entry ", Quoted(absl::StrCat(kDataFolder, tensor.key))));
+    const absl::string_view data = found->second->data;
+    if (data.size() != tensor.storage_bytes) {
+      return fail(absl::StrCat("entry ", Quoted(found->second->name), " has ", data.size(), " bytes, expected ",
+                               tensor.storage_bytes));
+    }
+    const char* first = data.data() + tensor.offset * SizeOf(tensor.dtype);
+    TensorView view = {tensor.dtype, tensor.shape, first};
+    total += static_cast<uint64_t>(view.byte_size());
+    if (total > kMaxSharing * bytes.size()) {
+      return fail(absl::StrCat("up to here the tensors, which share storages, take ", total, " bytes, more than ",
+                               kMaxSharing, " times the file's ", bytes.size()));
+    }
+    if (!tensor.IsContiguous()) {
+      // Expanded tensors, and many views of one storage, can be far larger than the file.
+      copied += static_cast<uint64_t>(view.byte_size());
+      if (static_cast<uint64_t>(view.byte_size()) > data.size() || copied > bytes.size()) {
+        return fail(absl::StrCat("shape ", ToString(tensor.shape), " with strides ", ToString(tensor.strides),
+                                 " must be copied and takes more room than the file; expected contiguous tensors"));
+      }
+      kept.copies.emplace_back(tensor.dtype, tensor.shape);
+      CopyStrided(tensor, first, static_cast<char*>(kept.copies.back().bytes()));
+      view.data = kept.copies.back().bytes();
+    }
+    if (!file->tensors_.emplace(tensor.name, std::move(view)).second) return fail("is there twice");
+  }
+  file->entries_ = std::move(entries);
+  return file;
+}
+
+std::vector<std::string> TorchFile::Names() const {
+  std::vector<std::string> names;
+  for (const auto& entry : tensors_) names.push_back(entry.first);
+  return names;
+}
+
+const TensorView* TorchFile::Find(absl::string_view name) const {
+  const auto found = tensors_.find(name);
+  return found == tensors_.end() ? nullptr : &found->second;
+}
+
+absl::Status TorchFile::CheckSums() const {
+  for (const ZipEntry& entry : entries_) RETURN_IF_ERROR(CheckSum(entry, file_->path()));
+  return absl::OkStatus();
+}
+
+}  // namespace kvm

@@ -1,0 +1,19 @@
+// A packed model: whatever opens can be read to its last byte, in the order of the file and row by row.
+
+#include <cstdint>
+
+#include "absl/status/statusor.h"
+#include "kvm/io/packed_file.h"
+#include "testing/fuzz/memory_file.h"
+#include "testing/fuzz/memory_limit.h"
+#include "testing/fuzz/read_weights.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  const kvm::MemoryFile file(data, size);
+  // A few bytes of spec can name the most layers that there may be, and all their parameters are then listed as
+  // missing.
+  const kvm::MemoryLimit limit((size_t{64} << 20) + 400 * size);
+  const absl::StatusOr<kvm::PackedModel> model = kvm::OpenPackedModel(file.path());
+  if (model.ok()) kvm::ReadWeights(*model->weights);
+  return 0;
+}

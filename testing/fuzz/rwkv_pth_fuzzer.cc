@@ -1,0 +1,28 @@
+// A PyTorch checkpoint, and the RWKV-7 stack that it may hold.
+
+#include <cstdint>
+#include <memory>
+#include <utility>
+
+#include "absl/status/statusor.h"
+#include "glog/logging.h"
+#include "kvm/io/rwkv_checkpoint.h"
+#include "kvm/io/torch_file.h"
+#include "kvm/model/parameters.h"
+#include "testing/fuzz/memory_file.h"
+#include "testing/fuzz/memory_limit.h"
+#include "testing/fuzz/read_weights.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  const kvm::MemoryFile file(data, size);
+  const kvm::MemoryLimit limit((size_t{1} << 20) + 400 * size);
+  absl::StatusOr<std::unique_ptr<kvm::TorchFile>> opened = kvm::TorchFile::Open(file.path());
+  if (!opened.ok()) return 0;
+  kvm::ReadWeights(**opened);
+  static_cast<void>((*opened)->CheckSums().ok());
+  const absl::StatusOr<kvm::RwkvCheckpoint> checkpoint = kvm::ReadRwkvCheckpoint(*std::move(opened));
+  if (!checkpoint.ok()) return 0;
+  CHECK(kvm::CheckWeights(checkpoint->spec, *checkpoint->weights).ok());
+  kvm::ReadWeights(*checkpoint->weights);
+  return 0;
+}

@@ -1,0 +1,113 @@
+#include "tools/convert_command.h"
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "kvm/io/model_file.h"
+#include "kvm/io/model_writer.h"
+#include "kvm/status_macros.h"
+#include "tools/command_status.h"
+#include "tools/dtype_flag.h"
+#include "tools/flag_set.h"
+#include "tools/model_flags.h"
+#include "tools/tensor_report.h"
+
+namespace kvm {
+namespace {
+
+struct ConvertFlags {
+  std::string dtype = "as-is";
+  std::string shard_size = "5GB";
+  std::string to;
+};
+
+// "5GB", "500MB", "2GiB", "1000": decimal units as Hugging Face's tools count, and binary ones.
+std::optional<int64_t> ParseByteSize(absl::string_view text) {
+  struct Unit {
+    absl::string_view name;
+    int64_t bytes;
+  };
+  constexpr Unit kUnits[] = {{"KiB", 1 << 10}, {"MiB", 1 << 20}, {"GiB", 1 << 30},
+                             {"KB", 1000},     {"MB", 1000000},  {"GB", 1000000000}};
+  constexpr int64_t kMost = int64_t{1} << 50;
+  int64_t unit_bytes = 1;
+  for (const Unit& unit : kUnits) {
+    if (!absl::EndsWithIgnoreCase(text, unit.name)) continue;
+    unit_bytes = unit.bytes;
+    text.remove_suffix(unit.name.size());
+    break;
+  }
+  int64_t count = 0;
+  if (!absl::SimpleAtoi(text, &count) || count < 1 || count > kMost / unit_bytes) return std::nullopt;
+  return count * unit_bytes;
+}
+
+// The form that a name asks for.
+std::string FormOf(const std::string& out) {
+  if (absl::EndsWith(out, ".safetensors")) return "safetensors";
+  if (absl::EndsWith(out, ".pth")) return "pth";
+  if (absl::EndsWith(out, ".kvm")) return "packed";
+  return "hf";
+}
+
+absl::Status Write(const std::string& form, const std::string& out, const ModelFolder& model,
+                   const ModelWriteOptions& options) {
+  if (form == "safetensors") return WriteModelSafetensors(out, model.spec, *model.weights, options);
+  if (form == "pth") return WriteModelRwkv(out, model.spec, *model.weights, options);
+  if (form == "packed") return WriteModelPacked(out, model.spec, *model.weights, options);
+  if (form == "folder") return WriteModelFolder(out, model.spec, *model.weights, FolderForm::kStack, options);
+  return WriteModelFolder(out, model.spec, *model.weights, FolderForm::kHuggingFace, options);
+}
+
+absl::Status RunConvert(absl::Span<const std::string> args, Console& console) {
+  FlagSet flags(
+      "convert", "IN OUT [--to=FORM] [--dtype=as-is|f32|bf16|f16] [--shard-size=5GB]",
+      "Writes the model IN as OUT in another form. IN is whatever --model takes. The form of OUT is told by its\n"
+      "name: .pth, .safetensors, .kvm (packed), or else a Hugging Face folder; --to overrides that. Tensors keep\n"
+      "every bit unless --dtype says otherwise. OUT must not exist.");
+  ConvertFlags values;
+  std::vector<std::string> positionals;
+  flags.Positionals(&positionals);
+  flags.Choice("dtype", &values.dtype, {"as-is", "f32", "bf16", "f16"}, "of the weights in OUT");
+  flags.String("shard-size", &values.shard_size, "BYTES",
+               "the most that a folder's file of weights holds: 5GB, 2GiB, ...");
+  flags.Choice("to", &values.to, {"hf", "folder", "safetensors", "pth", "packed"},
+               "form of OUT: Hugging Face folder, our own folder, or one file");
+  RETURN_IF_ERROR(flags.Parse(args));
+  if (positionals.size() != 2) return flags.Wrong("expected IN and OUT");
+  const std::string& out = positionals[1];
+  const std::optional<int64_t> shard_bytes = ParseByteSize(values.shard_size);
+  if (!shard_bytes.has_value()) {
+    return flags.Wrong(absl::StrCat("--shard-size=", values.shard_size, ": expected bytes such as 5GB, 500MB or 2GiB"));
+  }
+  ASSIGN_OR_RETURN(const OpenedModel opened, OpenModelWithNotes(positionals[0], console));
+  if (console.interrupted()) return Interrupted();
+  ModelWriteOptions options;
+  options.dtype = ParseDTypeFlag(values.dtype);
+  options.max_shard_bytes = *shard_bytes;
+  options.config = opened.model.config;
+  options.tokenizer_path = opened.model.tokenizer_path;
+  const std::string form = values.to.empty() ? FormOf(out) : values.to;
+  const absl::Status status = Write(form, out, opened.model, options);
+  if (!status.ok() && form == "hf" && absl::StrContains(status.message(), "config.json cannot express")) {
+    return absl::Status(status.code(), absl::StrCat(out, ": ", status.message(), "; --to=folder can hold it"));
+  }
+  RETURN_IF_ERROR(status);
+  console.out << opened.kind << " " << positionals[0] << " -> " << out << " (" << form
+              << "): " << SummarizeTensors(*opened.model.weights)
+              << (options.dtype.has_value() ? " as " + values.dtype : "") << "\n";
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+Command ConvertCommand() { return {"convert", "writes a model in another form", RunConvert}; }
+
+}  // namespace kvm

@@ -18,6 +18,7 @@
 #include "tools/format.h"
 #include "tools/machine.h"
 #include "tools/model_flags.h"
+#include "tools/output_paths.h"
 #include "tools/stack_flags.h"
 #include "tools/stack_report.h"
 
@@ -69,19 +70,15 @@ absl::Status CheckTokenizer(const std::string& path, const StackSpec& spec) {
 
 absl::Status WriteModel(const BuildFlags& values, const StackSpec& spec, Console& console) {
   const int64_t bytes = NumParameters(spec) * static_cast<int64_t>(sizeof(float));
-  const int64_t memory = PhysicalMemory();
-  if (memory > 0 && bytes > memory) {
-    return absl::ResourceExhaustedError(absl::StrCat("the new weights take ", FormatBytes(bytes),
-                                                     " and this machine has ", FormatBytes(memory),
-                                                     "; choose a smaller stack"));
-  }
+  RETURN_IF_ERROR(CheckFitsInMemory("the new weights", static_cast<double>(bytes), "choose a smaller stack"));
   console.err << "drawing " << FormatBytes(bytes) << " of weights with seed " << values.model.seed << std::endl;
   ThreadPool pool(static_cast<int>(values.model.threads));
   InitializerOptions options;
   options.seed = static_cast<uint64_t>(values.model.seed);
   options.block_output_gain = values.block_output_gain;
+  options.cancelled = console.interrupted;
   const std::unique_ptr<WeightSource> weights = InitializeWeights(spec, options, pool);
-  if (console.interrupted()) return Interrupted();
+  if (weights == nullptr) return Interrupted();
   RETURN_IF_ERROR(WriteModelFolder(values.out, spec, *weights, values.dtype == "bf16" ? DType::kBF16 : DType::kF32,
                                    values.tokenizer));
   console.err << "wrote " << values.out << std::endl;
@@ -100,6 +97,7 @@ absl::Status RunBuild(absl::Span<const std::string> args, Console& console) {
   const DType state = values.model.state == "bf16" ? DType::kBF16 : DType::kF32;
   if (!values.out.empty()) {
     RETURN_IF_ERROR(CheckFree(values.out));
+    RETURN_IF_ERROR(CheckCanMakeFolder(values.out));
     RETURN_IF_ERROR(WriteModel(values, spec, console));
   }
 

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "kvm/io/utf8.h"
 #include "kvm/model/parameters.h"
 #include "kvm/model/stack_spec.h"
 #include "kvm/model/state_size.h"
@@ -20,7 +21,7 @@ constexpr int64_t kLastContext = 1024 * 1024;
 std::string DescribeBudget(const BudgetSpec& budget) {
   switch (budget.growth()) {
     case BudgetSpec::FIXED:
-      return budget.min_rows() < 0 ? "rows of one chunk" : absl::StrCat(budget.min_rows(), " rows");
+      return budget.min_rows() < 0 ? "rows of one chunk" : FormatCounted(budget.min_rows(), "row");
     case BudgetSpec::POWER_LAW:
       return absl::StrCat(budget.factor(), "*context^", budget.exponent(), " rows");
     case BudgetSpec::SATURATION:
@@ -31,9 +32,10 @@ std::string DescribeBudget(const BudgetSpec& budget) {
 
 std::string DescribeHeads(const ProjectionSpec& projections, int64_t width) {
   const HeadSizes heads = ResolveHeads(projections, width);
-  std::string text = absl::StrCat(heads.num_heads, " heads of ", heads.qk_dim);
+  std::string text = absl::StrCat(FormatCounted(heads.num_heads, "head"), " of ", heads.qk_dim);
   if (heads.v_dim != heads.qk_dim) absl::StrAppend(&text, "/", heads.v_dim);
-  if (heads.num_kv_heads != heads.num_heads) absl::StrAppend(&text, ", ", heads.num_kv_heads, " key/value heads");
+  if (heads.num_kv_heads != heads.num_heads)
+    absl::StrAppend(&text, ", ", FormatCounted(heads.num_kv_heads, "key/value head"));
   return absl::StrCat(text, ", rotary ", projections.rotary_dim());
 }
 
@@ -41,15 +43,17 @@ std::string DescribeMixer(const MixerSpec& mixer, int64_t width) {
   switch (mixer.kind_case()) {
     case MixerSpec::kKvm:
       return absl::StrCat("KVM, ", DescribeHeads(mixer.kvm().projections(), width), ", window ",
-                          mixer.kvm().window_chunks(), " chunks of ", mixer.kvm().chunk_len(), ", ",
+                          FormatCounted(mixer.kvm().window_chunks(), "chunk"), " of ", mixer.kvm().chunk_len(), ", ",
                           DescribeBudget(mixer.kvm().budget()));
     case MixerSpec::kAttention:
-      return absl::StrCat(mixer.attention().has_window()
-                              ? absl::StrCat("attention over ", mixer.attention().window(), " tokens, ")
-                              : "full attention, ",
-                          DescribeHeads(mixer.attention().projections(), width));
+      return absl::StrCat(
+          mixer.attention().has_window()
+              ? absl::StrCat("attention over ", FormatCounted(mixer.attention().window(), "token"), ", ")
+              : "full attention, ",
+          DescribeHeads(mixer.attention().projections(), width));
     case MixerSpec::kRwkv7:
-      return absl::StrCat("RWKV-7, ", mixer.rwkv7().num_heads(), " heads of ", width / mixer.rwkv7().num_heads());
+      return absl::StrCat("RWKV-7, ", FormatCounted(mixer.rwkv7().num_heads(), "head"), " of ",
+                          width / mixer.rwkv7().num_heads());
     case MixerSpec::KIND_NOT_SET:
       break;
   }
@@ -74,12 +78,12 @@ std::string LayersOf(const StackSpec& spec, int mixer) {
 
 std::string DescribeStack(const StackSpec& spec) {
   std::string text =
-      absl::StrCat(FormatCount(NumParameters(spec)), " parameters: ", spec.layers_size(), " layers, width ",
-                   spec.width(), ", MLP ", MlpWidth(spec), ", vocabulary ", spec.vocab_size(), "\n");
+      absl::StrCat(FormatCounted(NumParameters(spec), "parameter"), ": ", FormatCounted(spec.layers_size(), "layer"),
+                   ", width ", spec.width(), ", MLP ", MlpWidth(spec), ", vocabulary ", spec.vocab_size(), "\n");
   for (int i = 0; i < spec.mixers_size(); ++i) {
     const MixerSpec& mixer = spec.mixers(i);
-    absl::StrAppend(&text, "  ", mixer.name(), ": ", DescribeMixer(mixer, spec.width()), "; layers ", LayersOf(spec, i),
-                    "\n");
+    absl::StrAppend(&text, "  ", Printable(mixer.name()), ": ", DescribeMixer(mixer, spec.width()), "; layers ",
+                    LayersOf(spec, i), "\n");
   }
   return text;
 }

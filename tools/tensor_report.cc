@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "kvm/io/utf8.h"
 #include "tools/command_status.h"
 #include "tools/format.h"
 #include "tools/progress.h"
@@ -43,7 +44,8 @@ std::string ListTensors(const WeightSource& source) {
   std::vector<std::vector<std::string>> rows = {{"tensor", "dtype", "shape", "bytes"}};
   for (const std::string& name : source.Names()) {
     const TensorView& tensor = *source.Find(name);
-    rows.push_back({name, std::string(Name(tensor.dtype)), ToString(tensor.shape), FormatCount(tensor.byte_size())});
+    rows.push_back(
+        {Printable(name), std::string(Name(tensor.dtype)), ToString(tensor.shape), FormatCount(tensor.byte_size())});
   }
   return FormatTable(rows);
 }

@@ -4,6 +4,7 @@
 // Weights of a new model.
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 
 #include "kvm/kernels/thread_pool.h"
@@ -17,10 +18,12 @@ struct InitializerOptions {
   // New models begin with block outputs of zero: every layer passes its input on. A positive gain makes them orthogonal
   // instead, so that a model that is not going to be trained mixes tokens all the same.
   double block_output_gain = 0;
+  // Asked now and then, on any thread; once it says so, nothing more is drawn.
+  std::function<bool()> cancelled = [] { return false; };
 };
 
 // Draws every parameter of a valid spec as float32. A parameter's values depend on the seed, its name and its shape
-// alone.
+// alone. Null when cancelled.
 std::unique_ptr<WeightSource> InitializeWeights(const StackSpec& spec, const InitializerOptions& options,
                                                 ThreadPool& pool);
 

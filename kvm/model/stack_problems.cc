@@ -37,12 +37,6 @@ class Checker {
     return false;
   }
 
-  bool Finite(const std::string& path, double value) {
-    if (std::isfinite(value)) return true;
-    Add(path, absl::StrCat(value), "a finite number");
-    return false;
-  }
-
   size_t count() const { return problems_.size(); }
   std::vector<StackProblem> Take() { return std::move(problems_); }
 
@@ -100,7 +94,11 @@ void CheckProjections(const ProjectionSpec& spec, int64_t width, bool is_kvm, co
                               " channels of a head, as state keys hold only channels without rotary embedding"));
     }
   }
-  check->Above(absl::StrCat(path, ".rotary_theta"), spec.rotary_theta(), 0, 1e30);
+  // Frequencies are its powers of -1 to 0.
+  if (!(spec.rotary_theta() >= 1e-6 && spec.rotary_theta() <= 1e30)) {
+    check->Add(absl::StrCat(path, ".rotary_theta"), absl::StrCat(spec.rotary_theta()),
+               "a number from 0.000001 to 1e30");
+  }
   if (spec.has_value_gate_rank()) check->Whole(absl::StrCat(path, ".value_gate_rank"), spec.value_gate_rank(), 1);
 }
 
@@ -262,9 +260,12 @@ std::vector<StackProblem> FindStackProblems(const StackSpec& spec) {
   if (spec.skip_connections() && spec.layers_size() % 2 != 0) {
     check.Add("skip_connections", "true", absl::StrCat("an even number of layers, not ", spec.layers_size()));
   }
-  check.Finite("residual_scale", spec.residual_scale());
-  if (check.Finite("logit_softcap", spec.logit_softcap()) && spec.logit_softcap() < 0) {
-    check.Add("logit_softcap", absl::StrCat(spec.logit_softcap()), "0 (off) or a positive number");
+  // Bounds in which float32 has room left for what is multiplied. Written so that NaN is refused.
+  if (!(std::abs(spec.residual_scale()) <= 1e6)) {
+    check.Add("residual_scale", absl::StrCat(spec.residual_scale()), "a number from -1000000 to 1000000");
+  }
+  if (!(spec.logit_softcap() == 0 || (spec.logit_softcap() >= 1e-6 && spec.logit_softcap() <= 1e6))) {
+    check.Add("logit_softcap", absl::StrCat(spec.logit_softcap()), "0 (off) or a number from 0.000001 to 1000000");
   }
   if (check.count() != 0) return check.Take();
   CheckAnchors(spec, &check);

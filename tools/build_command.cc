@@ -25,6 +25,7 @@
 #include "tools/graft_flags.h"
 #include "tools/machine.h"
 #include "tools/model_flags.h"
+#include "tools/output_paths.h"
 #include "tools/stack_flags.h"
 #include "tools/stack_report.h"
 #include "tools/state_report.h"
@@ -92,12 +93,7 @@ std::string NewOrigin(const BuildFlags& values) { return absl::StrCat("new (seed
 
 absl::Status WriteModel(const BuildFlags& values, const Composition& composition, Console& console) {
   const int64_t bytes = NewBytes(composition);
-  const int64_t memory = PhysicalMemory();
-  if (memory > 0 && bytes > memory) {
-    return absl::ResourceExhaustedError(absl::StrCat("the new weights take ", FormatBytes(bytes),
-                                                     " and this machine has ", FormatBytes(memory),
-                                                     "; choose a smaller stack"));
-  }
+  RETURN_IF_ERROR(CheckFitsInMemory("the new weights", static_cast<double>(bytes), "choose a smaller stack"));
   if (bytes > 0) {
     console.err << "drawing " << FormatBytes(bytes) << " of weights with seed " << values.model.seed << std::endl;
   }
@@ -106,8 +102,9 @@ absl::Status WriteModel(const BuildFlags& values, const Composition& composition
   options.seed = static_cast<uint64_t>(values.model.seed);
   options.block_output_gain = values.block_output_gain;
   options.wanted = [&](absl::string_view name) { return composition.plan.origins.count(name) == 0; };
+  options.cancelled = console.interrupted;
   const std::unique_ptr<WeightSource> fresh = InitializeWeights(composition.spec, options, pool);
-  if (console.interrupted()) return Interrupted();
+  if (fresh == nullptr) return Interrupted();
   const std::unique_ptr<WeightSource> weights = GraftWeights(composition.spec, composition.plan, *fresh);
   ModelWriteOptions write;
   write.dtype = ParseDTypeFlag(values.dtype);
@@ -147,6 +144,7 @@ absl::Status RunBuild(absl::Span<const std::string> args, Console& console) {
   const DType state = StateDType(values.model.state);
   if (!values.out.empty()) {
     RETURN_IF_ERROR(CheckFree(values.out));
+    RETURN_IF_ERROR(CheckCanMakeFolder(values.out));
     RETURN_IF_ERROR(WriteModel(values, composition, console));
   }
 

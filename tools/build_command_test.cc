@@ -130,7 +130,7 @@ TEST_F(BuildCommandTest, BudgetsBecomeSpecs) {
   ASSERT_EQ(RunSmall({"--print-spec", "--budget=saturation:1024"}), 0) << err_;
   EXPECT_THAT(out_, HasSubstr("growth: SATURATION"));
   EXPECT_THAT(out_, HasSubstr("limit: 1024"));
-  for (const char* budget : {"fixed", "fixed:0", "fixed:1.5", "sqrt:x", "power:1", "linear:3", ""}) {
+  for (const char* budget : {"fixed", "fixed:0", "fixed:1.5", "sqrt:x", "power:1", "linear:3"}) {
     EXPECT_EQ(RunSmall({std::string("--budget=") + budget}), 2) << budget;
     EXPECT_THAT(err_, HasSubstr("expected fixed:ROWS")) << budget;
   }
@@ -248,6 +248,66 @@ TEST_F(BuildCommandTest, RefusesGraftsThatDoNotFit) {
   EXPECT_FALSE(Exists(out));
 }
 
+// What is wrong with the stack is said of the flag that made it so.
+TEST_F(BuildCommandTest, BadShapesNameTheirFlags) {
+  const struct {
+    std::vector<std::string> args;
+    std::string message;
+  } cases[] = {
+      {{"--pattern=K", "--heads=7"}, "--heads: got 7, expected a divisor of the width (768)"},
+      {{"--pattern=A", "--heads=16777217"}, "--heads: got 16777217"},
+      {{"--pattern=S", "--kv-heads=4"}, "--kv-heads: got 4, expected a divisor"},
+      {{"--pattern=K", "--rotary=128"}, "--rotary: got 128, expected less than the 128"},
+      {{"--pattern=KA", "--rotary=7"}, "--rotary: got 7, expected an even number (see"},
+      {{"--pattern=R", "--rwkv-heads=7"}, "--rwkv-heads: got 7, expected a divisor"},
+      {{"--pattern=K", "--chunk=16777217"}, "--chunk: got 16777217, expected a whole number from 1 to 16777216"},
+      {{"--pattern=K", "--window-chunks=16777217"}, "--window-chunks: got 16777217"},
+      {{"--pattern=K", "--sinks=257"}, "--sinks: got 257, expected at most chunk_len (256)"},
+      {{"--pattern=S", "--sliding-window=16777217"}, "--sliding-window: got 16777217"},
+      {{"--pattern=K", "--vocab=16777217"}, "--vocab: got 16777217, expected a whole number from 1 to 16777216"},
+      {{"--pattern=R", "--width=16777280"}, "--width: got 16777280"},
+      {{"--pattern=K", "--budget=sqrt:0"}, "--budget: got 0, expected a number above 0"},
+      {{"--pattern=K", "--budget=power:1:2"}, "--budget: got 2, expected a number from 0 to 1"},
+      {{"--pattern=K", "--mlp-expansion=0"}, "--mlp-expansion: got 0"},
+      {{"--pattern=K", "--layers=4097"}, "--layers=4097: expected an integer from 1 to 4096"},
+      {{"--pattern=R", "--width=200"}, "--width=200 is no multiple of 64"},
+  };
+  for (const auto& c : cases) {
+    std::vector<std::string> args = {"build"};
+    args.insert(args.end(), c.args.begin(), c.args.end());
+    EXPECT_EQ(Run(args), 2) << c.message;
+    EXPECT_THAT(err_, HasSubstr(c.message));
+    EXPECT_EQ(out_, "");
+  }
+  // As many layers as the flag allows are as many as a stack may have.
+  EXPECT_EQ(Run({"build", "--pattern=K", "--layers=4096", "--print-spec"}), 0) << err_;
+}
+
+TEST_F(BuildCommandTest, RwkvHeadsFollowTheWidth) {
+  ASSERT_EQ(Run({"build", "--pattern=R", "--layers=1", "--width=128"}), 0) << err_;
+  EXPECT_THAT(out_, HasSubstr("parameters: 1 layer, width 128"));
+  EXPECT_THAT(out_, HasSubstr("RWKV-7, 2 heads of 64;"));
+  ASSERT_EQ(Run({"build", "--pattern=R", "--layers=1", "--width=32"}), 0) << err_;
+  EXPECT_THAT(out_, HasSubstr("RWKV-7, 1 head of 32;"));
+  ASSERT_EQ(Run({"build", "--pattern=R", "--layers=1", "--width=200", "--rwkv-heads=5"}), 0) << err_;
+  EXPECT_THAT(out_, HasSubstr("RWKV-7, 5 heads of 40;"));
+}
+
+TEST_F(BuildCommandTest, RefusesWhatNoMachineHolds) {
+  // 2^40 parameters, as float32.
+  EXPECT_EQ(Run({"build", "--pattern=R", "--layers=1", "--width=65536", "--mlp-expansion=0.001", "--vocab=8000000",
+                 "--out=" + Path("model")}),
+            1);
+  EXPECT_THAT(err_, HasSubstr("the new weights take 3.9 TiB and this machine has"));
+  EXPECT_FALSE(std::filesystem::exists(Path("model")));
+}
+
+TEST_F(BuildCommandTest, InterruptLeavesNoFolder) {
+  interrupted_ = true;
+  EXPECT_EQ(RunSmall({"--out=" + Path("model")}), 130);
+  EXPECT_FALSE(std::filesystem::exists(Path("model")));
+}
+
 TEST_F(BuildCommandTest, RefusesBadFlags) {
   EXPECT_EQ(Run({"build"}), 2);
   EXPECT_EQ(Run({"build", "--pattern=RX"}), 2);
@@ -256,7 +316,6 @@ TEST_F(BuildCommandTest, RefusesBadFlags) {
   EXPECT_THAT(err_, HasSubstr("--layers=6 is no multiple of the 4 layers in --pattern=RRRK"));
   EXPECT_EQ(Run({"build", "--spec=x.textproto", "--width=64"}), 2);
   EXPECT_THAT(err_, HasSubstr("--width goes with --pattern"));
-  EXPECT_EQ(Run({"build", "--pattern=K", "--heads=7"}), 1);
   EXPECT_EQ(Run({"build", "--pattern=K", "--widht=64"}), 2);
   EXPECT_THAT(err_, HasSubstr("did you mean --width?"));
   EXPECT_EQ(RunSmall({"--tokenizer=" + Gpt2()}), 1);

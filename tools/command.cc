@@ -6,6 +6,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "kvm/io/utf8.h"
 #include "tools/command_status.h"
 #include "tools/nearest_name.h"
 
@@ -62,7 +63,9 @@ int RunCommandLine(const std::vector<Command>& commands, absl::Span<const std::s
     return kExitInterrupted;
   }
   if (IsOutputClosed(status)) return kExitOutputClosed;
-  console.err << "kvm: " << OneLine(status.message()) << "\n";
+  // Messages name files and tensors, whose names may hold anything.
+  constexpr size_t kLongest = 8000;
+  console.err << "kvm: " << Printable(OneLine(status.message()), kLongest) << "\n";
   return IsUsageError(status) ? kExitBadUsage : kExitBadInput;
 }
 

@@ -30,6 +30,10 @@ class CommandTest : public ::testing::Test {
          [](absl::Span<const std::string>, Console&) {
            return absl::NotFoundError("a.safetensors: no such file:\n  expected a model");
          }},
+        {"shout", "has an odd name",
+         [](absl::Span<const std::string>, Console&) {
+           return absl::NotFoundError(std::string("\x1b[31mred\xff") + std::string(10000, 'x'));
+         }},
         {"stop", "is interrupted", [](absl::Span<const std::string>, Console&) { return Interrupted(); }}};
     Console console{in_, out_, err_};
     return RunCommandLine(commands, args, console);
@@ -71,6 +75,15 @@ TEST_F(CommandTest, WrongFlagIsWrongUsage) {
 TEST_F(CommandTest, FaultyInputIsOneLine) {
   EXPECT_EQ(Run({"fail"}), 1);
   EXPECT_EQ(err_.str(), "kvm: a.safetensors: no such file: expected a model\n");
+}
+
+TEST_F(CommandTest, ErrorsCannotSpeakToTheTerminal) {
+  EXPECT_EQ(Run({"shout"}), 1);
+  EXPECT_THAT(err_.str(), HasSubstr("kvm: \\x1b[31mred\\xff"));
+  EXPECT_LT(err_.str().size(), 9000u);
+  err_.str("");
+  EXPECT_EQ(Run({"\x1b[31m"}), 2);
+  EXPECT_THAT(err_.str(), HasSubstr("unknown command '\\x1b[31m'"));
 }
 
 TEST_F(CommandTest, InterruptHasItsOwnStatus) {

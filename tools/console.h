@@ -15,6 +15,8 @@ struct Console {
   bool err_is_terminal = false;
   // Whether Ctrl-C was pressed. Commands ask between steps.
   std::function<bool()> interrupted = [] { return false; };
+  // What text is read from in place of `in`; none if negative. Streams say nothing of why they cannot be read.
+  int in_descriptor = -1;
 };
 
 }  // namespace kvm

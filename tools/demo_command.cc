@@ -15,7 +15,6 @@
 #include "kvm/io/byte_level_bpe.h"
 #include "kvm/io/mapped_file.h"
 #include "kvm/io/tokenizer.h"
-#include "kvm/model/initializer.h"
 #include "kvm/model/language_model.h"
 #include "kvm/model/stack_spec.h"
 #include "kvm/model/state_size.h"
@@ -27,6 +26,7 @@
 #include "tools/flag_set.h"
 #include "tools/format.h"
 #include "tools/model_flags.h"
+#include "tools/output_paths.h"
 #include "tools/progress.h"
 #include "tools/stack_report.h"
 
@@ -34,8 +34,6 @@ namespace kvm {
 namespace {
 
 constexpr uint64_t kSeed = 1;
-// So that layers, which begin as the identity in a new model, do something.
-constexpr double kBlockOutputGain = 0.5;
 constexpr int64_t kMinTokens = 512;
 // Tokens of one call to Extend.
 constexpr int64_t kPiece = 512;
@@ -193,6 +191,9 @@ absl::Status RunDemo(absl::Span<const std::string> args, Console& console) {
   DefineRuntimeFlags(flags, &values.model);
   RETURN_IF_ERROR(flags.Parse(args));
   ASSIGN_OR_RETURN(const ModelOptions options, ResolveModelOptions(flags, values.model));
+  if (!values.spec.empty() && IsSameFile(values.out, values.spec)) {
+    return flags.Wrong("--out and --spec are the same file; expected different ones");
+  }
   // Found out now rather than after a minute.
   RETURN_IF_ERROR(AtomicFile::Create(values.out).status());
 
@@ -207,10 +208,9 @@ absl::Status RunDemo(absl::Span<const std::string> args, Console& console) {
                 << std::flush;
   }
   ExecutionContext context(static_cast<int>(values.model.threads));
-  InitializerOptions initializer_options;
-  initializer_options.seed = kSeed;
-  initializer_options.block_output_gain = kBlockOutputGain;
-  std::unique_ptr<WeightSource> weights = InitializeWeights(spec, initializer_options, context.pool);
+  values.model.threads = context.pool.num_threads();
+  RETURN_IF_ERROR(CheckStateFits(spec, options.state));
+  ASSIGN_OR_RETURN(std::unique_ptr<WeightSource> weights, DrawRandomWeights(spec, kSeed, context.pool, console));
   ASSIGN_OR_RETURN(const std::unique_ptr<LanguageModel> model, LanguageModel::Create(spec, *weights, options));
   weights.reset();
 

@@ -27,6 +27,14 @@ std::string RangeText(absl::string_view what, int64_t min, int64_t max) {
   return absl::StrCat(what, " from ", min, " to ", max);
 }
 
+std::string RangeText(double min, double max, FlagSet::Ends ends) {
+  const bool has_max = max < std::numeric_limits<double>::max();
+  if (!has_max) return absl::StrCat("a finite number ", ends == FlagSet::Ends::kMax ? "above " : "of at least ", min);
+  if (ends == FlagSet::Ends::kMax) return absl::StrCat("a number above ", min, " and at most ", max);
+  if (ends == FlagSet::Ends::kMin) return absl::StrCat("a number of at least ", min, " and below ", max);
+  return absl::StrCat("a number from ", min, " to ", max);
+}
+
 bool ParseInRange(absl::string_view text, int64_t min, int64_t max, int64_t* value) {
   int64_t number;
   if (!absl::SimpleAtoi(text, &number) || number < min || number > max) return false;
@@ -43,7 +51,7 @@ FlagSet::FlagSet(std::string command, std::string synopsis, std::string descript
 
 FlagSet::Flag& FlagSet::Add(const std::string& name, const std::string& placeholder, const std::string& help,
                             std::function<std::string(const std::string&)> set) {
-  flags_.push_back({name, placeholder, help, "", "", std::move(set), false});
+  flags_.push_back({name, placeholder, help, "", "", std::move(set)});
   return flags_.back();
 }
 
@@ -53,6 +61,11 @@ void FlagSet::String(const std::string& name, std::string* value, const std::str
     *value = text;
     return "";
   }).default_text = *value;
+}
+
+void FlagSet::Text(const std::string& name, std::string* value, const std::string& help) {
+  String(name, value, "TEXT", help);
+  flags_.back().may_be_empty = true;
 }
 
 void FlagSet::Strings(const std::string& name, std::vector<std::string>* values, const std::string& placeholder,
@@ -80,15 +93,16 @@ void FlagSet::Int64(const std::string& name, int64_t* value, int64_t min, int64_
   }).default_text = absl::StrCat(*value);
 }
 
-void FlagSet::Double(const std::string& name, double* value, double min, double max, const std::string& help) {
-  Add(name, "X", help, [value, min, max](const std::string& text) {
+void FlagSet::Double(const std::string& name, double* value, double min, double max, const std::string& help,
+                     Ends ends) {
+  Add(name, "X", help, [value, min, max, ends](const std::string& text) {
     double number;
     // Written so that NaN is refused.
-    if (absl::SimpleAtod(text, &number) && number >= min && number <= max) {
-      *value = number;
-      return std::string();
-    }
-    return absl::StrCat("a number from ", min, " to ", max);
+    const bool in_range = absl::SimpleAtod(text, &number) && number >= min && number <= max &&
+                          !(number == min && ends == Ends::kMax) && !(number == max && ends == Ends::kMin);
+    if (!in_range) return RangeText(min, max, ends);
+    *value = number;
+    return std::string();
   }).default_text = absl::StrCat(*value);
 }
 
@@ -136,6 +150,10 @@ absl::Status FlagSet::UnknownFlag(absl::string_view name) const {
 }
 
 absl::Status FlagSet::Set(Flag& flag, const std::string& value, const std::string& source) {
+  if (value.empty() && !flag.may_be_empty) {
+    return Wrong(absl::StrCat(source, " needs a value: ", source, "=",
+                              flag.placeholder.empty() ? "true|false" : flag.placeholder));
+  }
   const std::string expected = flag.set(value);
   if (!expected.empty()) return Wrong(absl::StrCat(source, "=", value, ": expected ", expected));
   flag.is_set = true;
@@ -181,7 +199,9 @@ absl::Status FlagSet::Parse(absl::Span<const std::string> args) {
   for (Flag& flag : flags_) {
     if (flag.variable.empty() || flag.is_set) continue;
     const char* value = std::getenv(flag.variable.c_str());
-    if (value != nullptr && *value != '\0') RETURN_IF_ERROR(Set(flag, value, flag.variable));
+    if (value == nullptr || *value == '\0') continue;
+    RETURN_IF_ERROR(Set(flag, value, flag.variable));
+    flag.is_from_variable = true;
   }
   return absl::OkStatus();
 }
@@ -191,6 +211,13 @@ bool FlagSet::IsSet(absl::string_view name) const {
     if (flag.name == name) return flag.is_set;
   }
   return false;
+}
+
+std::string FlagSet::Source(absl::string_view name) const {
+  for (const Flag& flag : flags_) {
+    if (flag.name == name && flag.is_from_variable) return flag.variable;
+  }
+  return absl::StrCat("--", name);
 }
 
 std::string FlagSet::Help() const {

@@ -30,6 +30,8 @@ class FlagSet {
 
   // Variables must live until Parse returns.
   void String(const std::string& name, std::string* value, const std::string& placeholder, const std::string& help);
+  // A text, which may be empty, as no other value may.
+  void Text(const std::string& name, std::string* value, const std::string& help);
   // May be given more than once.
   void Strings(const std::string& name, std::vector<std::string>* values, const std::string& placeholder,
                const std::string& help);
@@ -38,7 +40,10 @@ class FlagSet {
               const std::string& help);
   // Both ends of a range are allowed.
   void Int64(const std::string& name, int64_t* value, int64_t min, int64_t max, const std::string& help);
-  void Double(const std::string& name, double* value, double min, double max, const std::string& help);
+  // Of a Double, the ends of its range that are in it.
+  enum class Ends { kBoth, kMin, kMax };
+  void Double(const std::string& name, double* value, double min, double max, const std::string& help,
+              Ends ends = Ends::kBoth);
   void Bool(const std::string& name, bool* value, const std::string& help);
   // Comma-separated.
   void Int64s(const std::string& name, std::vector<int64_t>* values, int64_t min, int64_t max, const std::string& help);
@@ -54,6 +59,9 @@ class FlagSet {
   // Whether the command line or the environment set the flag.
   bool IsSet(absl::string_view name) const;
 
+  // Where the flag's value came from: "--threads" or "KVM_THREADS".
+  std::string Source(absl::string_view name) const;
+
   // A UsageError that ends with where to find help.
   absl::Status Wrong(absl::string_view message) const;
 
@@ -68,7 +76,9 @@ class FlagSet {
     std::string variable;
     // Stores a value, or says what was expected instead.
     std::function<std::string(const std::string&)> set;
+    bool may_be_empty = false;
     bool is_set = false;
+    bool is_from_variable = false;
   };
 
   Flag& Add(const std::string& name, const std::string& placeholder, const std::string& help,

@@ -1,6 +1,7 @@
 #include "tools/flag_set.h"
 
 #include <cstdlib>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -79,10 +80,38 @@ TEST_F(FlagSetTest, NegatesBools) {
   EXPECT_THAT(ErrorOf({"--notext"}), HasSubstr("unknown flag --notext"));
 }
 
-TEST_F(FlagSetTest, AnEmptyValueIsAValue) {
-  ASSERT_TRUE(flags_.Parse({"--text="}).ok());
-  EXPECT_EQ(values_.text, "");
-  EXPECT_TRUE(flags_.IsSet("text"));
+TEST_F(FlagSetTest, OnlyTextsMayBeEmpty) {
+  std::string prompt = "default";
+  flags_.Text("prompt", &prompt, "a prompt");
+  for (const char* name : {"--text", "--stop", "--device", "--threads", "--top-p", "--pieces", "--json"}) {
+    EXPECT_THAT(ErrorOf({std::string(name) + "="}), HasSubstr(std::string(name) + " needs a value: " + name + "="));
+  }
+  EXPECT_THAT(ErrorOf({"--stop", ""}), HasSubstr("--stop needs a value: --stop=TEXT"));
+  EXPECT_EQ(values_.text, "default");
+  ASSERT_TRUE(flags_.Parse({"--prompt="}).ok());
+  EXPECT_EQ(prompt, "");
+  EXPECT_TRUE(flags_.IsSet("prompt"));
+}
+
+TEST_F(FlagSetTest, RangesMayLackAnEnd) {
+  double share = 0, rest = 0, factor = 1, size = 1;
+  flags_.Double("share", &share, 0, 1, "", FlagSet::Ends::kMax);
+  flags_.Double("rest", &rest, 0, 1, "", FlagSet::Ends::kMin);
+  flags_.Double("factor", &factor, 0, std::numeric_limits<double>::max(), "", FlagSet::Ends::kMax);
+  flags_.Double("size", &size, 0, std::numeric_limits<double>::max(), "");
+  ASSERT_TRUE(flags_.Parse({"--share=1", "--rest=0", "--factor=1e-9", "--size=0"}).ok());
+  const struct {
+    std::string flag, expected;
+    std::vector<std::string> values;
+  } cases[] = {{"--share", "a number above 0 and at most 1", {"0", "1.5", "nan", "-1", "inf"}},
+               {"--rest", "a number of at least 0 and below 1", {"1", "-0.1", "nan"}},
+               {"--factor", "a finite number above 0", {"0", "inf", "nan", "1e999"}},
+               {"--size", "a finite number of at least 0", {"-1", "inf", "nan"}}};
+  for (const auto& c : cases) {
+    for (const std::string& value : c.values) {
+      EXPECT_THAT(ErrorOf({c.flag + "=" + value}), HasSubstr(c.flag + "=" + value + ": expected " + c.expected + " ("));
+    }
+  }
 }
 
 TEST_F(FlagSetTest, UnknownFlagNamesTheNearest) {
@@ -109,6 +138,8 @@ TEST_F(FlagSetTest, EnvironmentYieldsToTheCommandLine) {
   ASSERT_EQ(setenv("FLAG_SET_TEST_THREADS", "5", 1), 0);
   ASSERT_TRUE(flags_.Parse({}).ok());
   EXPECT_EQ(values_.threads, 5);
+  EXPECT_EQ(flags_.Source("threads"), "FLAG_SET_TEST_THREADS");
+  EXPECT_EQ(flags_.Source("text"), "--text");
   ASSERT_TRUE(flags_.Parse({"--threads=6"}).ok());
   EXPECT_EQ(values_.threads, 6);
   ASSERT_EQ(unsetenv("FLAG_SET_TEST_THREADS"), 0);

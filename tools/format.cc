@@ -32,6 +32,10 @@ std::string FormatCount(int64_t count) {
   return digits;
 }
 
+std::string FormatCounted(int64_t count, const std::string& noun) {
+  return absl::StrCat(FormatCount(count), " ", noun, count == 1 ? "" : "s");
+}
+
 std::string FormatContext(int64_t tokens) {
   constexpr int64_t kKilo = 1024;
   if (tokens >= kKilo * kKilo && tokens % (kKilo * kKilo) == 0) return absl::StrCat(tokens / (kKilo * kKilo), "M");

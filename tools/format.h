@@ -15,6 +15,9 @@ std::string FormatBytes(int64_t bytes);
 // "1,234,567".
 std::string FormatCount(int64_t count);
 
+// "1 layer", "1,234 layers": the noun with an s unless there is just one.
+std::string FormatCounted(int64_t count, const std::string& noun);
+
 // "512", "1K", "16K", "1M" for multiples of 1024, otherwise as FormatCount.
 std::string FormatContext(int64_t tokens);
 

@@ -45,5 +45,12 @@ TEST(FormatTest, TablesAlignColumns) {
   EXPECT_EQ(FormatTable({}), "");
 }
 
+TEST(Format, OneIsSingular) {
+  EXPECT_EQ(FormatCounted(1, "layer"), "1 layer");
+  EXPECT_EQ(FormatCounted(0, "layer"), "0 layers");
+  EXPECT_EQ(FormatCounted(2, "head"), "2 heads");
+  EXPECT_EQ(FormatCounted(1234, "token"), "1,234 tokens");
+}
+
 }  // namespace
 }  // namespace kvm

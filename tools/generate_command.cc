@@ -41,16 +41,19 @@ void DefineFlags(FlagSet& flags, GenerateFlags* values) {
   DefineModelFlags(flags, &values->model);
   SamplerOptions& sampler = values->options.sampler;
   flags.String("tokenizer", &values->tokenizer, "FILE", "the tokenizer, where the model folder has none");
-  flags.String("prompt", &values->prompt, "TEXT", "the text to continue");
+  flags.Text("prompt", &values->prompt, "the text to continue");
   flags.String("prompt-file", &values->prompt_file, "FILE", "a file with it; - is standard input");
   flags.Int64s("prompt-ids", &values->prompt_ids, 0, std::numeric_limits<int32_t>::max(),
                "the prompt as token ids; ids are printed, too, and no tokenizer is needed");
   flags.Int64("max-tokens", &values->options.max_tokens, 0, std::numeric_limits<int64_t>::max(), "tokens to generate");
   flags.Double("temperature", &sampler.temperature, 0, kHuge, "0 always takes the most likely token");
   flags.Int64("top-k", &sampler.top_k, 0, std::numeric_limits<int64_t>::max(), "keep the k most likely; 0 keeps all");
-  flags.Double("top-p", &sampler.top_p, 0, 1, "keep the most likely tokens that reach this probability");
-  flags.Double("min-p", &sampler.min_p, 0, 1, "keep tokens with this share of the best one's probability");
-  flags.Double("repetition-penalty", &sampler.repetition_penalty, 0, kHuge, "more than 1 discourages repetition");
+  flags.Double("top-p", &sampler.top_p, 0, 1, "keep the most likely tokens that reach this probability",
+               FlagSet::Ends::kMax);
+  flags.Double("min-p", &sampler.min_p, 0, 1, "keep tokens with this share of the best one's probability",
+               FlagSet::Ends::kMin);
+  flags.Double("repetition-penalty", &sampler.repetition_penalty, 0, kHuge, "more than 1 discourages repetition",
+               FlagSet::Ends::kMax);
   flags.Strings("stop", &values->stops, "TEXT", "end before this text; may be given more than once");
 }
 
@@ -62,8 +65,6 @@ absl::Status ParseFlags(absl::Span<const std::string> args, FlagSet& flags, Gene
   if (flags.IsSet("prompt-ids") && !values->stops.empty()) {
     return flags.Wrong("--stop needs text, and --prompt-ids prints ids");
   }
-  const absl::Status sampler = ValidateSamplerOptions(values->options.sampler);
-  if (!sampler.ok()) return flags.Wrong(sampler.message());
   values->options.sampler.seed = static_cast<uint64_t>(values->model.seed);
   return absl::OkStatus();
 }

@@ -131,7 +131,7 @@ TEST_F(GenerateCommandTest, ATokenizerThatIsTooLargeIsNamedWithBothSizes) {
 
 TEST_F(GenerateCommandTest, RefusesBadOptions) {
   EXPECT_EQ(RunIds({"--prompt-ids=1", "--top-p=0"}), 2);
-  EXPECT_THAT(err_, HasSubstr("top_p is 0; expected more than 0 and at most 1"));
+  EXPECT_THAT(err_, HasSubstr("--top-p=0: expected a number above 0 and at most 1"));
   EXPECT_EQ(RunIds({"--prompt-ids=1", "--temperature=-1"}), 2);
   EXPECT_THAT(err_, HasSubstr("--temperature=-1"));
   EXPECT_EQ(RunIds({"--prompt-ids=1", "--stop=x"}), 2);

@@ -21,6 +21,7 @@
 #include "kvm/io/rwkv_checkpoint.h"
 #include "kvm/io/safetensors.h"
 #include "kvm/io/torch_file.h"
+#include "kvm/io/utf8.h"
 #include "kvm/model/stack_spec.h"
 #include "kvm/model/state_size.h"
 #include "kvm/status_macros.h"
@@ -142,15 +143,15 @@ std::string DescribeBroken(const std::vector<BrokenTensor>& broken) {
   if (broken.empty()) return "check: every byte read, all numbers are finite\n";
   std::vector<std::vector<std::string>> rows = {{"broken tensor", "NaN", "infinite", "of"}};
   for (const BrokenTensor& tensor : broken) {
-    rows.push_back(
-        {tensor.name, FormatCount(tensor.nans), FormatCount(tensor.infinities), FormatCount(tensor.elements)});
+    rows.push_back({Printable(tensor.name), FormatCount(tensor.nans), FormatCount(tensor.infinities),
+                    FormatCount(tensor.elements)});
   }
   return FormatTable(rows);
 }
 
 void PrintText(const InspectFlags& values, const Inspected& inspected, const std::vector<BrokenTensor>& broken,
                std::ostream& out) {
-  out << values.path << ": " << inspected.kind << "\n";
+  out << Printable(values.path) << ": " << inspected.kind << "\n";
   if (inspected.spec.has_value()) out << DescribeStack(*inspected.spec);
   if (inspected.tensors != nullptr) out << SummarizeTensors(*inspected.tensors) << "\n";
   if (inspected.fingerprint.has_value()) {
@@ -159,9 +160,9 @@ void PrintText(const InspectFlags& values, const Inspected& inspected, const std
   for (const auto& [key, value] : inspected.metadata)
     out << "metadata: " << absl::Utf8SafeCEscape(key) << " = " << absl::Utf8SafeCEscape(value) << "\n";
   if (inspected.spec.has_value() && inspected.tensors != nullptr) {
-    out << "tokenizer: " << (inspected.tokenizer_path.empty() ? "none" : inspected.tokenizer_path) << "\n";
+    out << "tokenizer: " << (inspected.tokenizer_path.empty() ? "none" : Printable(inspected.tokenizer_path)) << "\n";
     std::vector<std::string> unused;
-    for (const auto& [key, value] : inspected.unused_config) unused.push_back(key);
+    for (const auto& [key, value] : inspected.unused_config) unused.push_back(Printable(key));
     if (!unused.empty()) out << "config keys without effect: " << absl::StrJoin(unused, ", ") << "\n";
   }
   if (inspected.spec.has_value()) {

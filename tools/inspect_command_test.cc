@@ -1,5 +1,6 @@
 #include "tools/inspect_command.h"
 
+#include <cmath>
 #include <limits>
 #include <string>
 
@@ -124,6 +125,17 @@ TEST_F(InspectCommandTest, RefusesWhatIsNone) {
   WriteAll(Path("a.textproto"), "layers: 3");
   EXPECT_EQ(Run({"inspect", Path("a.textproto")}), 1);
   EXPECT_THAT(err_, HasSubstr("a.textproto"));
+}
+
+TEST_F(InspectCommandTest, NamesCannotSpeakToTheTerminal) {
+  const std::string path = Path("odd.safetensors");
+  WriteTensor(path, "\x1b[31mred" + std::string(1000, 'x'), Tensor::FromFloats({1}, {NAN}));
+  EXPECT_EQ(Run({"inspect", path, "--tensors", "--check"}), 1);
+  for (const std::string& text : {out_, err_}) {
+    EXPECT_THAT(text, HasSubstr("\\x1b[31mred"));
+    EXPECT_EQ(text.find('\x1b'), std::string::npos);
+  }
+  EXPECT_LT(out_.size(), 1500u);
 }
 
 }  // namespace

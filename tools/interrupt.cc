@@ -1,6 +1,7 @@
 #include "tools/interrupt.h"
 
 #include <csignal>
+#include <initializer_list>
 
 namespace kvm {
 namespace {
@@ -15,9 +16,12 @@ void OnSignal(int) { interrupted = 1; }
 void CatchInterrupts() {
   struct sigaction action = {};
   action.sa_handler = OnSignal;
-  action.sa_flags = static_cast<int>(SA_RESETHAND | SA_RESTART);
-  sigaction(SIGINT, &action, nullptr);
-  sigaction(SIGTERM, &action, nullptr);
+  action.sa_flags = static_cast<int>(SA_RESETHAND);
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
+    struct sigaction before;
+    if (sigaction(signal, nullptr, &before) == 0 && before.sa_handler == SIG_IGN) continue;
+    sigaction(signal, &action, nullptr);
+  }
 }
 
 bool WasInterrupted() { return interrupted != 0; }

@@ -1,10 +1,12 @@
 // The `kvm` binary.
 
+#include <fcntl.h>
 #include <poll.h>
 #include <unistd.h>
 
 #include <csignal>
 #include <cstdlib>
+#include <initializer_list>
 #include <iostream>
 #include <new>
 #include <string>
@@ -17,6 +19,22 @@
 
 namespace {
 
+// A file opened later must not become a standard stream that the process was started without: in their place comes what
+// can be neither read nor written.
+void FillClosedStreams() {
+  for (const int descriptor : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
+    if (fcntl(descriptor, F_GETFD) >= 0) continue;
+    // Takes the lowest free number, which is this one.
+    const int flags = descriptor == STDIN_FILENO ? O_WRONLY : O_RDONLY;
+    if (open("/dev/null", flags) != descriptor) std::_Exit(kvm::kExitBadInput);
+  }
+}
+
+bool IsWritable(int descriptor) {
+  const int flags = fcntl(descriptor, F_GETFL);
+  return flags >= 0 && (flags & O_ACCMODE) != O_RDONLY;
+}
+
 // Whether standard output is a pipe that nobody reads any more.
 bool ReaderIsGone() {
   pollfd out = {STDOUT_FILENO, 0, 0};
@@ -24,10 +42,11 @@ bool ReaderIsGone() {
 }
 
 int Run(const std::vector<std::string>& args) {
-  kvm::Console console{std::cin, std::cout, std::cerr, isatty(STDERR_FILENO) == 1, kvm::WasInterrupted};
+  kvm::Console console{std::cin, std::cout, std::cerr, isatty(STDERR_FILENO) == 1, kvm::WasInterrupted, STDIN_FILENO};
   const int exit_status = kvm::RunCommandLine(kvm::AllCommands(), args, console);
   if (exit_status == kvm::kExitOutputClosed && !ReaderIsGone()) {
-    std::cerr << "kvm: cannot write to standard output; is the disk full?\n";
+    std::cerr << (IsWritable(STDOUT_FILENO) ? "kvm: cannot write to standard output; is the disk full?\n"
+                                            : "kvm: standard output is closed; the results have nowhere to go\n");
     return kvm::kExitBadInput;
   }
   return exit_status;
@@ -36,6 +55,7 @@ int Run(const std::vector<std::string>& args) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  FillClosedStreams();
   std::ios::sync_with_stdio(false);
   // `bazel run` starts programs elsewhere; paths are meant from where the user is.
   if (const char* folder = std::getenv("BUILD_WORKING_DIRECTORY"); folder != nullptr && chdir(folder) != 0) {
@@ -45,6 +65,8 @@ int main(int argc, char** argv) {
   kvm::CatchInterrupts();
   // Writing to a closed pipe becomes an error, so that files in the making are removed.
   std::signal(SIGPIPE, SIG_IGN);
+  // So does growing a file beyond a limit.
+  std::signal(SIGXFSZ, SIG_IGN);
   try {
     return Run(std::vector<std::string>(argv + 1, argv + argc));
   } catch (const std::bad_alloc&) {

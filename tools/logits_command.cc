@@ -17,9 +17,9 @@
 #include "kvm/status_macros.h"
 #include "tools/command_status.h"
 #include "tools/flag_set.h"
-#include "tools/format.h"
 #include "tools/machine.h"
 #include "tools/model_flags.h"
+#include "tools/output_paths.h"
 #include "tools/progress.h"
 #include "tools/stacked_state.h"
 
@@ -78,13 +78,9 @@ absl::StatusOr<Results> AllocateResults(const TokenBatch& batch, const LanguageM
   const int64_t width = model.spec().width();
   const double bytes = sizeof(float) * static_cast<double>(batch.num_sequences) * static_cast<double>(batch.length) *
                        static_cast<double>(model.vocab_size() + layers * width);
-  const int64_t memory = PhysicalMemory();
-  if (memory > 0 && bytes > static_cast<double>(memory)) {
-    return absl::ResourceExhaustedError(absl::StrCat("the results for ", batch.num_sequences, " x ", batch.length,
-                                                     " tokens take ", FormatBytes(static_cast<int64_t>(bytes)),
-                                                     " and this machine has ", FormatBytes(memory),
-                                                     "; give fewer tokens"));
-  }
+  RETURN_IF_ERROR(
+      CheckFitsInMemory(absl::StrCat("the results for ", batch.num_sequences, " x ", batch.length, " tokens"), bytes,
+                        "give fewer tokens"));
   Results results;
   results.logits = Tensor(DType::kF32, {batch.num_sequences, batch.length, model.vocab_size()});
   for (int64_t i = 0; i < layers; ++i) {
@@ -135,6 +131,19 @@ absl::Status Write(const Results& results, const std::string& path) {
   return WriteSafetensors(path, std::move(views));
 }
 
+// That no output is another one or the input, and that they can be written: found out before the work.
+absl::Status CheckOutputs(const FlagSet& flags, const std::string& ids, const std::string& out,
+                          const std::string& state_out) {
+  const auto clash = [&flags](absl::string_view a, absl::string_view b) {
+    return flags.Wrong(absl::StrCat(a, " and ", b, " are the same file; expected different ones"));
+  };
+  if (IsSameFile(out, ids)) return clash("--out", "--ids");
+  if (!state_out.empty() && IsSameFile(state_out, ids)) return clash("--state-out", "--ids");
+  if (!state_out.empty() && IsSameFile(state_out, out)) return clash("--state-out", "--out");
+  RETURN_IF_ERROR(AtomicFile::Create(out).status());
+  return state_out.empty() ? absl::OkStatus() : AtomicFile::Create(state_out).status();
+}
+
 absl::Status RunLogits(absl::Span<const std::string> args, Console& console) {
   FlagSet flags(
       "logits", "--model=DIR --ids=IN.safetensors --out=OUT.safetensors",
@@ -156,13 +165,12 @@ absl::Status RunLogits(absl::Span<const std::string> args, Console& console) {
   if (out.empty()) return flags.Wrong("--out is missing: the safetensors file to write");
   if (pieces.empty()) pieces = {std::numeric_limits<int64_t>::max()};
 
+  RETURN_IF_ERROR(CheckOutputs(flags, ids, out, state_out));
+
   ExecutionContext context(static_cast<int>(model_flags.threads));
   ASSIGN_OR_RETURN(const LoadedModel loaded, LoadModel(flags, model_flags, context, console));
   const LanguageModel& model = *loaded.model;
   ASSIGN_OR_RETURN(const TokenBatch batch, ReadTokens(ids, model.vocab_size()));
-  // Found out now rather than after the work.
-  RETURN_IF_ERROR(AtomicFile::Create(out).status());
-  if (!state_out.empty()) RETURN_IF_ERROR(AtomicFile::Create(state_out).status());
   ASSIGN_OR_RETURN(Results results, AllocateResults(batch, model, hidden));
   std::vector<SequenceState> sequences;
   for (int64_t b = 0; b < batch.num_sequences; ++b) sequences.push_back(model.NewSequence());

@@ -2,6 +2,8 @@
 
 #include <cmath>
 #include <cstdint>
+#include <cstdlib>
+#include <filesystem>
 #include <memory>
 #include <string>
 #include <vector>
@@ -144,6 +146,78 @@ TEST_F(LogitsCommandTest, RefusesBadFilesAndFlags) {
   EXPECT_THAT(err_, HasSubstr("did you mean --pieces?"));
   EXPECT_EQ(Run({"logits", "--model=" + Golden("kvm_sqrt")}), 2);
   EXPECT_THAT(err_, HasSubstr("--ids is missing"));
+  EXPECT_FALSE(Exists(Path("out")));
+}
+
+TEST_F(LogitsCommandTest, OutputsAreNoOtherFile) {
+  const std::string golden = GoldenFile("kvm_sqrt");
+  const std::string ids = Path("ids"), link = Path("link"), out = Path("out");
+  WriteAll(ids, ReadAll(golden));
+  std::filesystem::remove(link);
+  std::filesystem::create_symlink(ids, link);
+  const struct {
+    std::string out, state_out, message;
+  } cases[] = {
+      {ids, "", "--out and --ids are the same file"},
+      {link, "", "--out and --ids are the same file"},
+      {out, ids, "--state-out and --ids are the same file"},
+      {out, link, "--state-out and --ids are the same file"},
+      {out, out, "--state-out and --out are the same file"},
+      {out, testing::TempDir() + "/./" + out.substr(out.rfind('/') + 1), "--state-out and --out are the same"}};
+  for (const auto& c : cases) {
+    std::vector<std::string> more;
+    if (!c.state_out.empty()) more.push_back("--state-out=" + c.state_out);
+    EXPECT_EQ(RunOn("kvm_sqrt", ids, c.out, more), 2) << c.out << " " << c.state_out;
+    EXPECT_THAT(err_, HasSubstr(c.message));
+    EXPECT_FALSE(Exists(out));
+    EXPECT_EQ(ReadAll(ids) == ReadAll(golden), true);
+  }
+}
+
+TEST_F(LogitsCommandTest, BadVariablesAreNamed) {
+  const struct {
+    const char *variable, *value;
+    int exit_status;
+  } cases[] = {{"KVM_THREADS", "many", 2}, {"KVM_DEVICE", "tpu", 2},   {"KVM_DEVICE", "cuda", 1},
+               {"KVM_WEIGHTS", "f8", 2},   {"KVM_WEIGHTS", "int8", 1}, {"KVM_STATE", "int4", 2},
+               {"KVM_SEED", "-1", 2}};
+  for (const auto& c : cases) {
+    ASSERT_EQ(setenv(c.variable, c.value, 1), 0);
+    EXPECT_EQ(
+        Run({"logits", "--model=" + Golden("kvm_sqrt"), "--ids=" + GoldenFile("kvm_sqrt"), "--out=" + Path("out")}),
+        c.exit_status);
+    EXPECT_THAT(err_, HasSubstr(std::string("kvm: ") + c.variable + "=" + c.value));
+    ASSERT_EQ(unsetenv(c.variable), 0);
+  }
+}
+
+// Random weights and states that no machine holds are refused before any is made.
+TEST_F(LogitsCommandTest, RefusesStacksBeyondTheMemory) {
+  const struct {
+    const char *spec, *message;
+  } cases[] = {
+      {R"(vocab_size: 8000000 width: 65536 mlp_expansion: 0.001 layers: "r" mixers { name: "r" rwkv7 { num_heads: 1024 } })",
+       "the new weights take 3.9 TiB and this machine has"},
+      {R"(vocab_size: 64 width: 1024 layers: ["k", "k", "k", "k"]
+          mixers { name: "k" kvm { projections { num_heads: 1 } chunk_len: 16777216 num_sinks: 1 } })",
+       "states of a single token take "}};
+  for (const auto& c : cases) {
+    WriteAll(Path("stack.textproto"), c.spec);
+    EXPECT_EQ(Run({"logits", "--model=" + Path("stack.textproto"), "--ids=" + GoldenFile("kvm_sqrt"),
+                   "--out=" + Path("out")}),
+              1);
+    EXPECT_THAT(err_, HasSubstr(c.message));
+    EXPECT_FALSE(Exists(Path("out")));
+  }
+}
+
+TEST_F(LogitsCommandTest, InterruptWhileWeightsAreDrawn) {
+  WriteAll(Path("stack.textproto"),
+           R"(vocab_size: 64 width: 64 layers: "r" mixers { name: "r" rwkv7 { num_heads: 1 } })");
+  interrupted_ = true;
+  EXPECT_EQ(
+      Run({"logits", "--model=" + Path("stack.textproto"), "--ids=" + GoldenFile("kvm_sqrt"), "--out=" + Path("out")}),
+      130);
   EXPECT_FALSE(Exists(Path("out")));
 }
 

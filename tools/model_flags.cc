@@ -8,8 +8,12 @@
 #include "kvm/io/mapped_file.h"
 #include "kvm/kernels/thread_pool.h"
 #include "kvm/model/initializer.h"
+#include "kvm/model/parameters.h"
 #include "kvm/model/stack_spec.h"
+#include "kvm/model/state_size.h"
 #include "kvm/status_macros.h"
+#include "tools/command_status.h"
+#include "tools/machine.h"
 
 namespace kvm {
 namespace {
@@ -19,8 +23,9 @@ constexpr int64_t kMaxThreads = 1024;
 // Random models pass on what layers compute, so that trying one out exercises them.
 constexpr double kRandomBlockOutputGain = 0.5;
 
-absl::Status NotOffered(absl::string_view flag, absl::string_view value, absl::string_view why) {
-  return absl::FailedPreconditionError(absl::StrCat("--", flag, "=", value, " is not offered: ", why));
+// `source` is the flag or variable.
+absl::Status NotOffered(absl::string_view source, absl::string_view value, absl::string_view why) {
+  return absl::FailedPreconditionError(absl::StrCat(source, "=", value, " is not offered: ", why));
 }
 
 }  // namespace
@@ -59,9 +64,10 @@ void DefineModelFlags(FlagSet& flags, ModelFlags* values) {
 }
 
 absl::StatusOr<ModelOptions> ResolveModelOptions(const FlagSet& flags, const ModelFlags& values) {
-  if (values.device == "cuda") return NotOffered("device", "cuda", "this binary is built without CUDA; use cpu");
+  if (values.device == "cuda")
+    return NotOffered(flags.Source("device"), "cuda", "this binary is built without CUDA; use cpu");
   if (values.device != "cpu" && values.device != "auto") {
-    return flags.Wrong(absl::StrCat("--device=", values.device, ": expected cpu, cuda or auto"));
+    return flags.Wrong(absl::StrCat(flags.Source("device"), "=", values.device, ": expected cpu, cuda or auto"));
   }
   ModelOptions options;
   if (values.weights == "f32") {
@@ -69,13 +75,32 @@ absl::StatusOr<ModelOptions> ResolveModelOptions(const FlagSet& flags, const Mod
   } else if (values.weights == "bf16") {
     options.weights = WeightType::kBF16;
   } else if (values.weights == "int8") {
-    return NotOffered("weights", "int8", "use as-is, f32 or bf16");
+    return NotOffered(flags.Source("weights"), "int8", "use as-is, f32 or bf16");
   } else if (values.weights != "as-is") {
-    return flags.Wrong(absl::StrCat("--weights=", values.weights, ": expected as-is, f32 or bf16"));
+    return flags.Wrong(absl::StrCat(flags.Source("weights"), "=", values.weights, ": expected as-is, f32 or bf16"));
   }
   options.state = StateDType(values.state);
   options.chunked_recurrences = values.chunked_recurrences;
   return options;
+}
+
+absl::StatusOr<std::unique_ptr<WeightSource>> DrawRandomWeights(const StackSpec& spec, uint64_t seed, ThreadPool& pool,
+                                                                const Console& console) {
+  RETURN_IF_ERROR(CheckFitsInMemory("the new weights", sizeof(float) * static_cast<double>(NumParameters(spec)),
+                                    "choose a smaller stack"));
+  InitializerOptions options;
+  options.seed = seed;
+  options.block_output_gain = kRandomBlockOutputGain;
+  options.cancelled = console.interrupted;
+  std::unique_ptr<WeightSource> weights = InitializeWeights(spec, options, pool);
+  if (weights == nullptr) return Interrupted();
+  return weights;
+}
+
+absl::Status CheckStateFits(const StackSpec& spec, DType state_dtype) {
+  return CheckFitsInMemory("states of a single token",
+                           static_cast<double>(SequenceStateSize(spec, state_dtype, 1).bytes),
+                           "choose a smaller chunk_len or fewer channels");
 }
 
 absl::StatusOr<LoadedModel> LoadModel(const FlagSet& flags, const ModelFlags& values, ExecutionContext& context,
@@ -89,14 +114,14 @@ absl::StatusOr<LoadedModel> LoadModel(const FlagSet& flags, const ModelFlags& va
     ASSIGN_OR_RETURN(const StackSpec spec, ParseStackSpec(text, values.model));
     console.err << values.model << ": a stack without weights; drawing random weights with seed " << values.seed
                 << std::endl;
-    InitializerOptions options;
-    options.seed = static_cast<uint64_t>(values.seed);
-    options.block_output_gain = kRandomBlockOutputGain;
-    const std::unique_ptr<WeightSource> weights = InitializeWeights(spec, options, context.pool);
+    RETURN_IF_ERROR(CheckStateFits(spec, loaded.options.state));
+    ASSIGN_OR_RETURN(const std::unique_ptr<WeightSource> weights,
+                     DrawRandomWeights(spec, static_cast<uint64_t>(values.seed), context.pool, console));
     ASSIGN_OR_RETURN(loaded.model, LanguageModel::Create(spec, *weights, loaded.options));
     return loaded;
   }
   ASSIGN_OR_RETURN(const OpenedModel opened, OpenModelWithNotes(values.model, console));
+  RETURN_IF_ERROR(CheckStateFits(opened.model.spec, loaded.options.state));
   ASSIGN_OR_RETURN(loaded.model, LanguageModel::Create(opened.model.spec, *opened.model.weights, loaded.options));
   loaded.tokenizer_path = opened.model.tokenizer_path;
   return loaded;

@@ -5,12 +5,13 @@
 #include <limits>
 #include <vector>
 
-#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "kvm/io/mapped_file.h"
+#include "kvm/model/stack_problems.h"
 #include "kvm/model/stack_spec.h"
 #include "kvm/status_macros.h"
 
@@ -18,6 +19,9 @@ namespace kvm {
 namespace {
 
 constexpr int64_t kMax = std::numeric_limits<int32_t>::max();
+
+// As many as ValidateStack allows.
+constexpr int64_t kMaxLayers = 4096;
 
 // A cap that no context reaches.
 constexpr int32_t kManyChunks = 10000;
@@ -122,6 +126,10 @@ void FillOvq(const StackFlags& values, OvqSpec* spec) {
 absl::Status FillMixer(const FlagSet& flags, const StackFlags& values, char letter, MixerSpec* mixer) {
   switch (letter) {
     case 'R': {
+      if (values.rwkv_heads == 0 && values.width > kRwkvHeadSize && values.width % kRwkvHeadSize != 0) {
+        return flags.Wrong(absl::StrCat("--width=", values.width, " is no multiple of ", kRwkvHeadSize,
+                                        ", the channels of an RWKV-7 head; say how many there are with --rwkv-heads"));
+      }
       const int64_t heads =
           values.rwkv_heads > 0 ? values.rwkv_heads : std::max<int64_t>(1, values.width / kRwkvHeadSize);
       mixer->mutable_rwkv7()->set_num_heads(static_cast<int32_t>(heads));
@@ -182,6 +190,56 @@ absl::Status WrongLetter(const FlagSet& flags, absl::string_view flag, char lett
                                   "' is no mixer; expected letters of these: ", ListPatternMixers()));
 }
 
+// The flag that sets a field; null where none does. `path` is that of a StackProblem.
+const char* FlagOfField(absl::string_view path) {
+  static constexpr const char* kFlags[][2] = {
+      {"vocab_size", "vocab"},
+      {"width", "width"},
+      {"layers", "layers"},
+      {"mlp_expansion", "mlp-expansion"},
+      {"residual_scale", "residual-scale"},
+      {".rwkv7.num_heads", "rwkv-heads"},
+      {".projections.num_heads", "heads"},
+      {".qk_head_dim times num_heads", "width"},
+      {".v_head_dim times num_heads", "width"},
+      {".projections.num_kv_heads", "kv-heads"},
+      {".projections.rotary_dim", "rotary"},
+      {".kvm.chunk_len", "chunk"},
+      {".kvm.window_chunks", "window-chunks"},
+      {".kvm.num_sinks", "sinks"},
+      {".block_window.chunk_len", "chunk"},
+      {".block_window.window_chunks", "window-chunks"},
+      {".block_window.num_sinks", "sinks"},
+      {".ovq.chunk_len", "ovq-chunk"},
+      {".ovq.max_centroids", "centroids"},
+      {".gated_delta_net.num_heads", "heads"},
+      {".kimi_delta.num_heads", "heads"},
+      {".attention.window", "sliding-window"},
+      {".budget.factor", "budget"},
+      {".budget.exponent", "budget"},
+      {".budget.limit", "budget"},
+      {".budget.min_rows", "budget"},
+      {".budget.max_chunks", "budget"},
+  };
+  for (const auto& [field, flag] : kFlags) {
+    if (field[0] == '.' ? absl::EndsWith(path, field) : path == field) return flag;
+  }
+  return nullptr;
+}
+
+// ValidateStack for a stack of flags: UsageError that names them.
+absl::Status CheckStackOfFlags(const FlagSet& flags, const StackSpec& spec) {
+  std::vector<std::string> lines;
+  for (const StackProblem& problem : FindStackProblems(spec)) {
+    const char* flag = FlagOfField(problem.path);
+    std::string line = absl::StrCat(flag == nullptr ? problem.path : absl::StrCat("--", flag), ": got ", problem.got,
+                                    ", expected ", problem.expected);
+    // Several mixers may share a flag and its fault.
+    if (std::find(lines.begin(), lines.end(), line) == lines.end()) lines.push_back(std::move(line));
+  }
+  return lines.empty() ? absl::OkStatus() : flags.Wrong(absl::StrJoin(lines, "; "));
+}
+
 absl::StatusOr<StackSpec> StackOfPattern(const FlagSet& flags, const StackFlags& values) {
   StackSpec spec;
   spec.set_vocab_size(static_cast<int32_t>(values.vocab));
@@ -207,7 +265,7 @@ absl::StatusOr<StackSpec> StackOfPattern(const FlagSet& flags, const StackFlags&
   spec.set_mlp_expansion(values.mlp_expansion);
   spec.set_mlp_token_shift(values.token_shift);
   if (values.residual_scale != 1) spec.set_residual_scale(values.residual_scale);
-  RETURN_IF_ERROR(ValidateStack(spec));
+  RETURN_IF_ERROR(CheckStackOfFlags(flags, spec));
   return spec;
 }
 
@@ -217,11 +275,12 @@ void DefineStackFlags(FlagSet& flags, StackFlags* values) {
   flags.String("spec", &values->spec, "FILE", "a stack as .textproto (see kvm/model/stack.proto)");
   flags.String("pattern", &values->pattern, "LETTERS",
                absl::StrCat("mixers, repeated until --layers: ", ListPatternMixers()));
-  flags.Int64("layers", &values->layers, 1, 10000, "layers of the stack");
+  flags.Int64("layers", &values->layers, 1, kMaxLayers, "layers of the stack");
   flags.Int64("width", &values->width, 1, kMax, "channels of the residual stream");
   flags.Int64("heads", &values->heads, 1, kMax, "heads of all mixers but R");
   flags.Int64("kv-heads", &values->kv_heads, 0, kMax, "key/value heads of K, A, S and B; 0: as many");
-  flags.Int64("rwkv-heads", &values->rwkv_heads, 0, kMax, "heads of R; 0: heads of 64 channels");
+  flags.Int64("rwkv-heads", &values->rwkv_heads, 0, kMax,
+              "heads of R; 0: heads of 64 channels, of which --width must be a multiple, or one head if it is less");
   flags.Int64("vocab", &values->vocab, 1, kMax, "size of the vocabulary");
   flags.Int64("chunk", &values->chunk, 1, kMax, "tokens of a chunk of K and B");
   flags.Int64("window-chunks", &values->window_chunks, 1, kMax, "chunks in the window of K and B");

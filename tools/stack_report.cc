@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "kvm/io/utf8.h"
 #include "kvm/model/delta_net_spec.h"
 #include "kvm/model/parameters.h"
 #include "kvm/model/stack_spec.h"
@@ -18,7 +19,7 @@ std::string DescribeBudget(const BudgetSpec& budget) {
   std::string text;
   switch (budget.growth()) {
     case BudgetSpec::FIXED:
-      text = budget.min_rows() < 0 ? "rows of one chunk" : absl::StrCat(budget.min_rows(), " rows");
+      text = budget.min_rows() < 0 ? "rows of one chunk" : FormatCounted(budget.min_rows(), "row");
       break;
     case BudgetSpec::POWER_LAW:
       text = absl::StrCat(budget.factor(), "*context^", budget.exponent(), " rows");
@@ -33,16 +34,17 @@ std::string DescribeBudget(const BudgetSpec& budget) {
 
 std::string DescribeHeads(const ProjectionSpec& projections, int64_t width) {
   const HeadSizes heads = ResolveHeads(projections, width);
-  std::string text = absl::StrCat(heads.num_heads, " heads of ", heads.qk_dim);
+  std::string text = absl::StrCat(FormatCounted(heads.num_heads, "head"), " of ", heads.qk_dim);
   if (heads.v_dim != heads.qk_dim) absl::StrAppend(&text, "/", heads.v_dim);
-  if (heads.num_kv_heads != heads.num_heads) absl::StrAppend(&text, ", ", heads.num_kv_heads, " key/value heads");
+  if (heads.num_kv_heads != heads.num_heads)
+    absl::StrAppend(&text, ", ", FormatCounted(heads.num_kv_heads, "key/value head"));
   return text;
 }
 
 std::string RotaryOf(const ProjectionSpec& projections) { return absl::StrCat(", rotary ", projections.rotary_dim()); }
 
 std::string DescribeWindow(int64_t chunks, int64_t chunk_len) {
-  return absl::StrCat("window ", chunks, " chunks of ", chunk_len);
+  return absl::StrCat("window ", FormatCounted(chunks, "chunk"), " of ", chunk_len);
 }
 
 std::string DescribeKvm(const KvmSpec& spec, int64_t width) {
@@ -62,13 +64,14 @@ std::string DescribeKvm(const KvmSpec& spec, int64_t width) {
 
 std::string DescribeOvq(const OvqSpec& spec, int64_t width) {
   return absl::StrCat("OVQ, ", DescribeHeads(spec.projections(), width), ", chunks of ", spec.chunk_len(), ", up to ",
-                      FormatCount(spec.max_centroids()), " centroids", spec.delta_rule() ? ", delta rule" : "");
+                      FormatCounted(spec.max_centroids(), "centroid"), spec.delta_rule() ? ", delta rule" : "");
 }
 
 std::string DescribeDeltaNet(const std::string& title, const DeltaNetSpec& spec) {
-  std::string text = absl::StrCat(title, ", ", spec.num_heads, " heads of ", spec.qk_dim);
+  std::string text = absl::StrCat(title, ", ", FormatCounted(spec.num_heads, "head"), " of ", spec.qk_dim);
   if (spec.v_dim != spec.qk_dim) absl::StrAppend(&text, "/", spec.v_dim);
-  if (spec.num_value_heads != spec.num_heads) absl::StrAppend(&text, ", ", spec.num_value_heads, " value heads");
+  if (spec.num_value_heads != spec.num_heads)
+    absl::StrAppend(&text, ", ", FormatCounted(spec.num_value_heads, "value head"));
   return absl::StrCat(text, spec.conv_size > 0 ? absl::StrCat(", convolution ", spec.conv_size) : "");
 }
 
@@ -80,7 +83,7 @@ std::string DescribeMixer(const MixerSpec& mixer, int64_t width) {
       return absl::StrCat("block window, ", DescribeHeads(mixer.block_window().projections(), width),
                           RotaryOf(mixer.block_window().projections()), ", ",
                           DescribeWindow(mixer.block_window().window_chunks(), mixer.block_window().chunk_len()), ", ",
-                          mixer.block_window().num_sinks(), mixer.block_window().num_sinks() == 1 ? " sink" : " sinks");
+                          FormatCounted(mixer.block_window().num_sinks(), "sink"));
     case MixerSpec::kOvq:
       return DescribeOvq(mixer.ovq(), width);
     case MixerSpec::kGatedDeltaNet:
@@ -89,11 +92,13 @@ std::string DescribeMixer(const MixerSpec& mixer, int64_t width) {
       return DescribeDeltaNet("Kimi Delta Attention", ResolveDeltaNet(mixer, width));
     case MixerSpec::kAttention:
       return absl::StrCat(
-          mixer.attention().has_window() ? absl::StrCat("attention over ", mixer.attention().window(), " tokens, ")
-                                         : "full attention, ",
+          mixer.attention().has_window()
+              ? absl::StrCat("attention over ", FormatCounted(mixer.attention().window(), "token"), ", ")
+              : "full attention, ",
           DescribeHeads(mixer.attention().projections(), width), RotaryOf(mixer.attention().projections()));
     case MixerSpec::kRwkv7:
-      return absl::StrCat("RWKV-7, ", mixer.rwkv7().num_heads(), " heads of ", width / mixer.rwkv7().num_heads());
+      return absl::StrCat("RWKV-7, ", FormatCounted(mixer.rwkv7().num_heads(), "head"), " of ",
+                          width / mixer.rwkv7().num_heads());
     case MixerSpec::KIND_NOT_SET:
       break;
   }
@@ -118,12 +123,12 @@ std::string LayersOf(const StackSpec& spec, int mixer) {
 
 std::string DescribeStack(const StackSpec& spec) {
   std::string text =
-      absl::StrCat(FormatCount(NumParameters(spec)), " parameters: ", spec.layers_size(), " layers, width ",
-                   spec.width(), ", MLP ", MlpWidth(spec), ", vocabulary ", spec.vocab_size(), "\n");
+      absl::StrCat(FormatCounted(NumParameters(spec), "parameter"), ": ", FormatCounted(spec.layers_size(), "layer"),
+                   ", width ", spec.width(), ", MLP ", MlpWidth(spec), ", vocabulary ", spec.vocab_size(), "\n");
   for (int i = 0; i < spec.mixers_size(); ++i) {
     const MixerSpec& mixer = spec.mixers(i);
-    absl::StrAppend(&text, "  ", mixer.name(), ": ", DescribeMixer(mixer, spec.width()), "; layers ", LayersOf(spec, i),
-                    "\n");
+    absl::StrAppend(&text, "  ", Printable(mixer.name()), ": ", DescribeMixer(mixer, spec.width()), "; layers ",
+                    LayersOf(spec, i), "\n");
   }
   return text;
 }

@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "kvm/io/utf8.h"
 #include "tools/command_status.h"
 #include "tools/format.h"
 #include "tools/progress.h"
@@ -45,7 +46,7 @@ std::string ListTensors(const WeightSource& source) {
   std::vector<std::vector<std::string>> rows = {{"tensor", "dtype", "shape", "bytes"}};
   for (const std::string& name : source.Names()) {
     const TensorInfo info = *source.Info(name);
-    rows.push_back({name, std::string(Name(info.dtype)), ToString(info.shape), FormatCount(ByteSize(info))});
+    rows.push_back({Printable(name), std::string(Name(info.dtype)), ToString(info.shape), FormatCount(ByteSize(info))});
   }
   return FormatTable(rows);
 }

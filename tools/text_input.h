@@ -8,7 +8,7 @@
 
 namespace kvm {
 
-// The contents of a file, or of console.in for "-".
+// The contents of a file, or of standard input for "-". Interrupted for Ctrl-C while a pipe or terminal is waited for.
 absl::StatusOr<std::string> ReadTextInput(const std::string& path, Console& console);
 
 }  // namespace kvm

@@ -13,17 +13,25 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "kvm/io/atomic_file.h"
 #include "kvm/io/token_shards.h"
 #include "kvm/io/tokenizer.h"
 #include "kvm/status_macros.h"
 #include "nlohmann/json.hpp"
 #include "tools/flag_set.h"
 #include "tools/format.h"
+#include "tools/output_paths.h"
 #include "tools/text_input.h"
 #include "tools/tokenizer_flags.h"
 
 namespace kvm {
 namespace {
+
+// A name for what ReadTextInput reads, which may be nothing that has one.
+std::string InputPath(const std::string& text_file, const Console& console) {
+  if (text_file != "-") return text_file;
+  return console.in_descriptor < 0 ? "" : absl::StrCat("/proc/self/fd/", console.in_descriptor);
+}
 
 absl::Status RunTokenize(absl::Span<const std::string> args, Console& console) {
   FlagSet flags(
@@ -35,13 +43,23 @@ absl::Status RunTokenize(absl::Span<const std::string> args, Console& console) {
   std::string text, text_file = "-", shards;
   bool json = false, put_template = false;
   DefineTokenizerFlags(flags, &tokenizer_flags);
-  flags.String("text", &text, "TEXT", "the text");
+  flags.Text("text", &text, "the text");
   flags.String("text-file", &text_file, "FILE", "a file with the text; - is standard input");
   flags.Bool("template", &put_template, "put the ids around the text that the tokenizer's file asks for");
   flags.Bool("json", &json, "print {\"ids\": [...]}");
   flags.String("shards", &shards, "OUT", "write a token file for training and print nothing but its size");
   RETURN_IF_ERROR(flags.Parse(args));
   if (flags.IsSet("text") && flags.IsSet("text-file")) return flags.Wrong("give --text or --text-file, not both");
+  if (!shards.empty()) {
+    const bool is_input = !flags.IsSet("text") && IsSameFile(shards, InputPath(text_file, console));
+    const bool is_tokenizer = !tokenizer_flags.tokenizer.empty() && IsSameFile(shards, tokenizer_flags.tokenizer);
+    if (is_input || is_tokenizer) {
+      return flags.Wrong(absl::StrCat("--shards=", shards, " is the ", is_input ? "text" : "tokenizer",
+                                      " itself; expected another file"));
+    }
+    // Found out now rather than after the work.
+    RETURN_IF_ERROR(AtomicFile::Create(shards).status());
+  }
 
   ASSIGN_OR_RETURN(const std::unique_ptr<Tokenizer> tokenizer, LoadTokenizer(flags, tokenizer_flags));
   if (!flags.IsSet("text")) {

@@ -83,6 +83,17 @@ TEST_F(TokenizeCommandTest, RefusesBadInput) {
   EXPECT_EQ(Run({"tokenize", "--tokenizer=" + Gpt2(), "--text=x", "--shards=absent/folder/shard"}), 1);
 }
 
+TEST_F(TokenizeCommandTest, ShardsAreNotTheInput) {
+  WriteAll(Path("text"), "Hello");
+  EXPECT_EQ(Run({"tokenize", "--tokenizer=" + Gpt2(), "--text-file=" + Path("text"), "--shards=" + Path("text")}), 2);
+  EXPECT_THAT(err_, HasSubstr("is the text itself"));
+  EXPECT_EQ(ReadAll(Path("text")), "Hello");
+  EXPECT_EQ(Run({"tokenize", "--tokenizer=" + Path("text"), "--text=x", "--shards=" + Path("text")}), 2);
+  EXPECT_THAT(err_, HasSubstr("is the tokenizer itself"));
+  EXPECT_EQ(Run({"tokenize", "--tokenizer=" + Gpt2(), "--text=x", "--shards="}), 2);
+  EXPECT_THAT(err_, HasSubstr("--shards needs a value"));
+}
+
 TEST_F(TokenizeCommandTest, DetokenizeTakesIdsInAllForms) {
   EXPECT_EQ(Run({"detokenize", "--tokenizer=" + Gpt2(), "--ids=15496,995"}), 0);
   EXPECT_EQ(out_, "Hello world");

@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -13,6 +14,9 @@ namespace {
 
 // Names left behind by a process that was killed are stepped over, up to this many.
 constexpr int kMaxTemporaries = 1000;
+
+// As many links as Linux follows.
+constexpr int kMaxLinks = 40;
 
 absl::Status CannotWrite(const std::string& path, int error) {
   return absl::ErrnoToStatus(error, absl::StrCat("cannot write ", path));
@@ -34,21 +38,51 @@ absl::Status SyncFolder(const std::string& path) {
   return error == 0 || error == EINVAL ? absl::OkStatus() : CannotWrite(path, error);
 }
 
+absl::Status NotAFile(const std::string& path) {
+  return absl::FailedPreconditionError(absl::StrCat("cannot write ", path, ": not a regular file"));
+}
+
+// Where a symbolic link leads.
+absl::StatusOr<std::string> ReadLink(const std::string& link, const std::string& path) {
+  std::string target(PATH_MAX, '\0');
+  const ssize_t size = readlink(link.c_str(), &target[0], target.size());
+  if (size < 0) return CannotWrite(path, errno);
+  target.resize(static_cast<size_t>(size));
+  return target.empty() || target[0] == '/' ? target : absl::StrCat(FolderOf(link), "/", target);
+}
+
 }  // namespace
 
+absl::StatusOr<std::string> ResolveOutputPath(const std::string& path) {
+  struct stat whole;
+  const bool exists = stat(path.c_str(), &whole) == 0;
+  // A device or pipe must not be replaced by a file.
+  if (exists && !S_ISREG(whole.st_mode)) return NotAFile(path);
+  std::string target = path;
+  for (int links = 0; links <= kMaxLinks; ++links) {
+    if (target.empty() || target.back() == '/') {
+      return absl::FailedPreconditionError(absl::StrCat("cannot write \"", path, "\": not a file name"));
+    }
+    struct stat info;
+    const bool found = lstat(target.c_str(), &info) == 0;
+    if (found && S_ISLNK(info.st_mode)) {
+      ASSIGN_OR_RETURN(target, ReadLink(target, path));
+      continue;
+    }
+    // Links of the system to open files may lead to where no such file is.
+    const bool same = found && exists && info.st_dev == whole.st_dev && info.st_ino == whole.st_ino;
+    if (exists != found || (exists && !same)) return NotAFile(path);
+    return target;
+  }
+  return CannotWrite(path, ELOOP);
+}
+
 absl::StatusOr<AtomicFile> AtomicFile::Create(const std::string& path) {
-  struct stat info;
-  if (stat(path.c_str(), &info) == 0 && !S_ISREG(info.st_mode)) {
-    // Commit() would replace a device or pipe by a file.
-    return absl::FailedPreconditionError(absl::StrCat("cannot write ", path, ": not a regular file"));
-  }
-  if (path.empty() || path.back() == '/') {
-    return absl::FailedPreconditionError(absl::StrCat("cannot write \"", path, "\": not a file name"));
-  }
   AtomicFile file;
+  ASSIGN_OR_RETURN(file.target_, ResolveOutputPath(path));
   file.path_ = path;
   for (int i = 0; i < kMaxTemporaries && file.fd_ < 0; ++i) {
-    const std::string temporary = absl::StrCat(path, ".tmp.", getpid(), ".", i);
+    const std::string temporary = absl::StrCat(file.target_, ".tmp.", getpid(), ".", i);
     file.fd_ = open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
     if (file.fd_ >= 0) {
       file.temporary_ = temporary;
@@ -62,6 +96,7 @@ absl::StatusOr<AtomicFile> AtomicFile::Create(const std::string& path) {
 
 AtomicFile& AtomicFile::operator=(AtomicFile&& other) noexcept {
   std::swap(path_, other.path_);
+  std::swap(target_, other.target_);
   std::swap(temporary_, other.temporary_);
   std::swap(fd_, other.fd_);
   return *this;
@@ -89,11 +124,15 @@ absl::Status AtomicFile::Append(absl::string_view bytes) {
 
 absl::Status AtomicFile::Commit() {
   if (fd_ < 0) return AlreadyClosed();
-  if (fsync(fd_) != 0) return Fail(errno);
+  int synced;
+  do {
+    synced = fsync(fd_);
+  } while (synced != 0 && errno == EINTR);
+  if (synced != 0) return Fail(errno);
   if (close(std::exchange(fd_, -1)) != 0) return Fail(errno);
-  if (rename(temporary_.c_str(), path_.c_str()) != 0) return Fail(errno);
+  if (rename(temporary_.c_str(), target_.c_str()) != 0) return Fail(errno);
   temporary_.clear();
-  return SyncFolder(path_);
+  return SyncFolder(target_);
 }
 
 absl::Status AtomicFile::Fail(int error) {

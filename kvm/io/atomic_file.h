@@ -16,10 +16,16 @@
 
 namespace kvm {
 
+// The file that writing to `path` makes or replaces: `path` itself, or where its symbolic links lead, whether or not
+// there is a file yet. FailedPrecondition for links that go in a circle or to something other than a file, and for
+// whatever else is no file. Messages name `path`.
+absl::StatusOr<std::string> ResolveOutputPath(const std::string& path);
+
 class AtomicFile {
  public:
-  // Opens a temporary file beside `path`. NotFound when the folder does not exist, PermissionDenied or
-  // FailedPrecondition when it cannot be written or `path` is something other than a file. Messages name `path`.
+  // Opens a temporary file beside the file that ResolveOutputPath finds: links stay, and what they lead to is replaced.
+  // NotFound when the folder does not exist, PermissionDenied or FailedPrecondition when it cannot be written, and the
+  // errors of ResolveOutputPath. Messages name `path`.
   static absl::StatusOr<AtomicFile> Create(const std::string& path);
 
   AtomicFile(AtomicFile&& other) noexcept { *this = std::move(other); }
@@ -40,7 +46,8 @@ class AtomicFile {
   absl::Status Fail(int error);
   absl::Status AlreadyClosed() const;
 
-  std::string path_;
+  std::string path_;       // in messages
+  std::string target_;     // that gets the name: path_ or where its links lead
   std::string temporary_;  // empty once there is none
   int fd_ = -1;
 };

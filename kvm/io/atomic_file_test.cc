@@ -148,6 +148,60 @@ TEST(AtomicFile, LeavesNothingWhenAWriteFails) {
   EXPECT_THAT(FilesIn(folder), IsEmpty());
 }
 
+// A link stays a link, and the file that it leads to gets the contents: there already or not, near or far.
+TEST(AtomicFile, WritesWhereLinksLead) {
+  const std::string folder = NewFolder();
+  const std::string elsewhere = NewFolder();
+  ASSERT_TRUE(WriteFileAtomically(folder + "/file", "old").ok());
+  ASSERT_EQ(symlink("file", (folder + "/relative").c_str()), 0);
+  ASSERT_EQ(symlink("relative", (folder + "/twice").c_str()), 0);
+  ASSERT_EQ(symlink((elsewhere + "/new").c_str(), (folder + "/dangling").c_str()), 0);
+  const struct {
+    std::string link, file;
+  } cases[] = {{folder + "/relative", folder + "/file"},
+               {folder + "/twice", folder + "/file"},
+               {folder + "/dangling", elsewhere + "/new"},
+               {folder + "/dangling", elsewhere + "/new"}};
+  for (const auto& c : cases) {
+    ASSERT_TRUE(WriteFileAtomically(c.link, c.link).ok()) << WriteFileAtomically(c.link, "");
+    struct stat info;
+    ASSERT_EQ(lstat(c.link.c_str(), &info), 0);
+    EXPECT_TRUE(S_ISLNK(info.st_mode)) << c.link;
+    ASSERT_EQ(lstat(c.file.c_str(), &info), 0);
+    EXPECT_TRUE(S_ISREG(info.st_mode)) << c.file;
+    EXPECT_EQ(Contents(c.file), c.link);
+  }
+  EXPECT_THAT(FilesIn(folder), ElementsAre("dangling", "file", "relative", "twice"));
+  EXPECT_THAT(FilesIn(elsewhere), ElementsAre("new"));
+}
+
+TEST(AtomicFile, RefusesLinksToWhatIsNoFile) {
+  const std::string folder = NewFolder();
+  int pipe_ends[2];
+  ASSERT_EQ(pipe(pipe_ends), 0);
+  const std::string cases[][2] = {{"loop_a", "loop_b"}, {"loop_b", "loop_a"},
+                                  {"itself", "itself"}, {"device", "/dev/null"},
+                                  {"folder", "."},      {"absent_folder", "absent/file"},
+                                  {"slash", "absent/"}, {"open_pipe", "/proc/self/fd/" + std::to_string(pipe_ends[1])}};
+  for (const auto& c : cases) ASSERT_EQ(symlink(c[1].c_str(), (folder + "/" + c[0]).c_str()), 0);
+  const std::vector<std::string> before = FilesIn(folder);
+  for (const auto& c : cases) {
+    const std::string link = folder + "/" + c[0];
+    const absl::Status status = WriteFileAtomically(link, "x");
+    EXPECT_FALSE(status.ok()) << c[0];
+    EXPECT_THAT(std::string(status.message()), HasSubstr(link));
+    struct stat info;
+    ASSERT_EQ(lstat(link.c_str(), &info), 0);
+    EXPECT_TRUE(S_ISLNK(info.st_mode)) << c[0];
+  }
+  EXPECT_EQ(FilesIn(folder), before);
+  struct stat info;
+  ASSERT_EQ(stat("/dev/null", &info), 0);
+  EXPECT_TRUE(S_ISCHR(info.st_mode));
+  close(pipe_ends[0]);
+  close(pipe_ends[1]);
+}
+
 TEST(AtomicFile, NamesWhatItCannotWrite) {
   const std::string folder = NewFolder();
   const std::string plain = folder + "/plain";

@@ -20,6 +20,10 @@ absl::Status CannotRead(const std::string& path, int error) {
   return error == ENOENT ? absl::NotFoundError(message) : absl::FailedPreconditionError(message);
 }
 
+absl::Status Interrupted(const std::string& path) {
+  return absl::CancelledError(absl::StrCat("reading ", path, " was interrupted"));
+}
+
 // Closes on the way out.
 class FileDescriptor {
  public:
@@ -40,8 +44,13 @@ struct OpenFile {
   struct stat info;
 };
 
-absl::StatusOr<OpenFile> OpenForReading(const std::string& path, int flags) {
-  FileDescriptor fd(open(path.c_str(), O_RDONLY | O_CLOEXEC | flags));
+absl::StatusOr<OpenFile> OpenForReading(const std::string& path, int flags, absl::FunctionRef<bool()> cancelled) {
+  int opened;
+  // Opening a named pipe waits for its writer.
+  while ((opened = open(path.c_str(), O_RDONLY | O_CLOEXEC | flags)) < 0 && errno == EINTR) {
+    if (cancelled()) return Interrupted(path);
+  }
+  FileDescriptor fd(opened);
   struct stat info;
   if (fd.get() < 0 || fstat(fd.get(), &info) != 0) return CannotRead(path, errno);
   if (S_ISDIR(info.st_mode)) return CannotRead(path, EISDIR);
@@ -52,7 +61,7 @@ absl::StatusOr<OpenFile> OpenForReading(const std::string& path, int flags) {
 
 absl::StatusOr<MappedFile> MappedFile::Open(const std::string& path) {
   // Without O_NONBLOCK, opening a named pipe would wait for a writer before it could be refused.
-  ASSIGN_OR_RETURN(OpenFile opened, OpenForReading(path, O_NONBLOCK));
+  ASSIGN_OR_RETURN(OpenFile opened, OpenForReading(path, O_NONBLOCK, [] { return false; }));
   if (!S_ISREG(opened.info.st_mode)) {
     return absl::FailedPreconditionError(absl::StrCat("cannot map ", path, ": not a regular file"));
   }
@@ -79,18 +88,28 @@ MappedFile::~MappedFile() {
   if (data_ != nullptr) munmap(const_cast<uint8_t*>(data_), size_);
 }
 
-absl::StatusOr<std::string> ReadFile(const std::string& path) {
-  ASSIGN_OR_RETURN(OpenFile opened, OpenForReading(path, 0));
+absl::StatusOr<std::string> ReadDescriptor(int fd, const std::string& name, absl::FunctionRef<bool()> cancelled) {
   std::string contents;
-  contents.reserve(static_cast<size_t>(opened.info.st_size));
   char buffer[1 << 16];
   while (true) {
-    const ssize_t count = read(opened.fd.get(), buffer, sizeof(buffer));
-    if (count < 0 && errno == EINTR) continue;
-    if (count < 0) return CannotRead(path, errno);
+    const ssize_t count = read(fd, buffer, sizeof(buffer));
+    if (count < 0 && errno == EINTR) {
+      if (cancelled()) return Interrupted(name);
+      continue;
+    }
+    if (count < 0) return CannotRead(name, errno);
     if (count == 0) return contents;
     contents.append(buffer, static_cast<size_t>(count));
   }
+}
+
+absl::StatusOr<std::string> ReadFile(const std::string& path, absl::FunctionRef<bool()> cancelled) {
+  ASSIGN_OR_RETURN(OpenFile opened, OpenForReading(path, 0, cancelled));
+  return ReadDescriptor(opened.fd.get(), path, cancelled);
+}
+
+absl::StatusOr<std::string> ReadFile(const std::string& path) {
+  return ReadFile(path, [] { return false; });
 }
 
 }  // namespace kvm

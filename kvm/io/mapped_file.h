@@ -5,6 +5,7 @@
 #include <string>
 #include <utility>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 
@@ -33,8 +34,13 @@ class MappedFile {
   size_t size_ = 0;
 };
 
-// Reads a whole file, or a pipe to its end. Errors as MappedFile::Open.
+// Reads a whole file, or a pipe to its end. Errors as MappedFile::Open. A signal that comes while a pipe is waited for
+// ends the wait with Cancelled if `cancelled`, asked then, says so.
 absl::StatusOr<std::string> ReadFile(const std::string& path);
+absl::StatusOr<std::string> ReadFile(const std::string& path, absl::FunctionRef<bool()> cancelled);
+
+// Reads an open file or pipe to its end, as ReadFile does; `name` is what messages call it.
+absl::StatusOr<std::string> ReadDescriptor(int fd, const std::string& name, absl::FunctionRef<bool()> cancelled);
 
 }  // namespace kvm
 

@@ -5,8 +5,8 @@
 #include <set>
 #include <utility>
 
-#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
+#include "kvm/io/json_error.h"
 #include "kvm/io/utf8.h"
 #include "kvm/kernels/dtype.h"
 #include "kvm/status_macros.h"
@@ -33,6 +33,8 @@ struct RawEntry {
 // consists of is ever stored, so memory stays in proportion to the header's length whatever it says.
 class HeaderHandler : public nlohmann::json_sax<Json> {
  public:
+  explicit HeaderHandler(absl::string_view text) : text_(text) {}
+
   const std::string& error() const { return error_; }
   std::map<std::string, RawEntry> TakeEntries() { return std::move(entries_); }
   std::map<std::string, std::string> TakeMetadata() { return std::move(metadata_); }
@@ -114,15 +116,12 @@ class HeaderHandler : public nlohmann::json_sax<Json> {
     return true;
   }
 
-  bool parse_error(std::size_t position, const std::string&, const Json::exception& exception) override {
-    return Refuse(absl::StrCat("not JSON at byte ", position, " of the header: ", Printable(exception.what())));
+  bool parse_error(std::size_t byte, const std::string& last_token, const Json::exception& exception) override {
+    return Refuse(absl::StrCat("header: ", DescribeJsonError(text_, byte, last_token, exception)));
   }
 
  private:
   enum class Place { kStart, kTop, kEntry, kMetadata, kFields, kNumbers };
-
-  // The parser's messages quote the input, which may be anything.
-  static std::string Printable(absl::string_view text) { return absl::CHexEscape(text.substr(0, 300)); }
 
   std::string Tensor() const { return absl::StrCat("tensor ", Quoted(name_)); }
 
@@ -167,6 +166,7 @@ class HeaderHandler : public nlohmann::json_sax<Json> {
   bool metadata_seen_ = false;
   std::map<std::string, RawEntry> entries_;
   std::map<std::string, std::string> metadata_;
+  absl::string_view text_;
   std::string error_;
 };
 
@@ -254,9 +254,10 @@ absl::StatusOr<SafetensorsHeader> ParseSafetensorsHeader(absl::string_view json,
   // The parser takes a zero byte for the end of its input and would not see what follows.
   const size_t zero = json.find('\0');
   if (zero != absl::string_view::npos) {
-    return absl::InvalidArgumentError(absl::StrCat(path, ": not JSON at byte ", zero, " of the header: a zero byte"));
+    return absl::InvalidArgumentError(
+        absl::StrCat(path, ": header: not JSON at ", JsonPlace(json, zero + 1), ": a zero byte"));
   }
-  HeaderHandler handler;
+  HeaderHandler handler(json);
   if (!Json::sax_parse(json.begin(), json.end(), &handler)) {
     return absl::InvalidArgumentError(absl::StrCat(path, ": ", handler.error()));
   }

@@ -148,12 +148,12 @@ TEST(SafetensorsFile, RefusesHeadersThatAreNotJson) {
       {FileBytes("{\"w\":}", ""), "not JSON"},
       {FileBytes("{'w':1}", ""), "not JSON"},
       {FileBytes("{/**/}", ""), "not JSON"},
-      {FileBytes(std::string("{}\0\0", 4), ""), "not JSON at byte 2 of the header: a zero byte"},
+      {FileBytes(std::string("{}\0\0", 4), ""), "header: not JSON at byte 3 (line 1, column 3): a zero byte"},
       {FileBytes(std::string("{\"\0\":1}", 7), ""), "a zero byte"},
       {FileBytes("{\"\xff\":1}", ""), "not JSON"},
       {FileBytes("{\"\xed\xa0\x80\":1}", ""), "not JSON"},
       {FileBytes(R"({"\ud800":1})", ""), "not JSON"},
-      {FileBytes(Entry(R"("dtype":"U8","shape":[1e999],"data_offsets":[0,1])"), "x"), "not JSON"},
+      {FileBytes(Entry(R"("dtype":"U8","shape":[1e999],"data_offsets":[0,1])"), "x"), "number out of range"},
   };
   for (const Refusal& refusal : refusals) ExpectRefused(refusal);
 }

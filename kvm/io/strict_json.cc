@@ -3,9 +3,9 @@
 #include <utility>
 #include <vector>
 
-#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "kvm/io/file_kind.h"
+#include "kvm/io/json_error.h"
 #include "kvm/io/utf8.h"
 
 namespace kvm {
@@ -18,6 +18,8 @@ constexpr size_t kMaxDepth = 100;
 // Builds the value from the parser's events and stops at the first it does not like.
 class Builder : public nlohmann::json_sax<Json> {
  public:
+  explicit Builder(absl::string_view text) : text_(text) {}
+
   Json TakeValue() { return std::move(root_); }
   const std::string& error() const { return error_; }
 
@@ -39,10 +41,8 @@ class Builder : public nlohmann::json_sax<Json> {
     return inserted || Refuse(absl::StrCat("the key ", Quoted(text), " appears twice in one object"));
   }
 
-  bool parse_error(std::size_t position, const std::string&, const Json::exception& exception) override {
-    // The parser's messages quote the input, which may be anything.
-    const absl::string_view what = exception.what();
-    return Refuse(absl::StrCat("not JSON at byte ", position, ": ", absl::CHexEscape(what.substr(0, 300))));
+  bool parse_error(std::size_t byte, const std::string& last_token, const Json::exception& exception) override {
+    return Refuse(DescribeJsonError(text_, byte, last_token, exception));
   }
 
  private:
@@ -82,6 +82,7 @@ class Builder : public nlohmann::json_sax<Json> {
     return slot_;
   }
 
+  absl::string_view text_;
   Json root_;
   std::vector<Json*> open_;  // objects and arrays that have not ended, outermost first
   Json* slot_ = nullptr;     // where the innermost object's next value goes
@@ -100,10 +101,10 @@ absl::StatusOr<Json> ParseStrictJson(absl::string_view text, const std::string& 
   // The parser takes a zero byte for the end of its input and would not see what follows.
   const size_t zero = text.find('\0');
   if (zero != absl::string_view::npos) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(source, ": not JSON at byte ", zero, ": a zero byte", LooksLikeSomethingElse(text)));
+    return absl::InvalidArgumentError(absl::StrCat(source, ": not JSON at ", JsonPlace(text, zero + 1), ": a zero byte",
+                                                   LooksLikeSomethingElse(text)));
   }
-  Builder builder;
+  Builder builder(text);
   if (!Json::sax_parse(text.begin(), text.end(), &builder)) {
     return absl::InvalidArgumentError(absl::StrCat(source, ": ", builder.error(), LooksLikeSomethingElse(text)));
   }

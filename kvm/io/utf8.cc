@@ -67,4 +67,27 @@ std::string Quoted(absl::string_view text) {
                       text.size() > kLongest ? "...\"" : "\"");
 }
 
+std::string Printable(absl::string_view text, size_t longest) {
+  std::string shown;
+  size_t position = 0;
+  while (position < text.size()) {
+    const absl::string_view rest = text.substr(position);
+    const Utf8Step step = FirstUtf8(rest);
+    if (position + step.length > longest) return shown + "...";
+    const uint8_t first = static_cast<uint8_t>(rest[0]);
+    // The last are U+0080 to U+009F.
+    const bool control =
+        first < 0x20 || first == 0x7F || (first == 0xC2 && step.length == 2 && static_cast<uint8_t>(rest[1]) < 0xA0);
+    for (const char byte : rest.substr(0, step.length)) {
+      if (step.kind == Utf8Kind::kWhole && !control) {
+        shown.push_back(byte);
+      } else {
+        absl::StrAppend(&shown, "\\x", absl::Hex(static_cast<uint8_t>(byte), absl::kZeroPad2));
+      }
+    }
+    position += step.length;
+  }
+  return shown;
+}
+
 }  // namespace kvm

@@ -33,6 +33,10 @@ size_t FindInvalidUtf8(absl::string_view text);
 // bytes.
 std::string Quoted(absl::string_view text);
 
+// `text` fit for a terminal: control characters and bytes that are not UTF-8 as \xNN, the rest as it is. Text longer
+// than `longest` bytes is cut there and ends in "...".
+std::string Printable(absl::string_view text, size_t longest = 200);
+
 }  // namespace kvm
 
 #endif  // KVM_IO_UTF8_H_

@@ -62,5 +62,20 @@ TEST(Quoted, ShowsTextAndEscapesTheRest) {
   EXPECT_EQ(Quoted(std::string(201, 'x')), "\"" + std::string(200, 'x') + "...\"");
 }
 
+TEST(Printable, EscapesWhatATerminalWouldObey) {
+  EXPECT_EQ(Printable("plain, \"quoted\" \\ and é"), "plain, \"quoted\" \\ and é");
+  EXPECT_EQ(Printable("\x1b[31m\r\n\t\x7f"), "\\x1b[31m\\x0d\\x0a\\x09\\x7f");
+  EXPECT_EQ(Printable("\xc2\x9b[0m \xc2\xa0"), "\\xc2\\x9b[0m \xc2\xa0");
+  EXPECT_EQ(Printable("a\xff\xc2"), "a\\xff\\xc2");
+  EXPECT_EQ(Printable(std::string("\0", 1)), "\\x00");
+}
+
+TEST(Printable, CutsLongTextBetweenCharacters) {
+  EXPECT_EQ(Printable("abcd", 4), "abcd");
+  EXPECT_EQ(Printable("abcde", 4), "abcd...");
+  EXPECT_EQ(Printable("abcé", 4), "abc...");
+  EXPECT_EQ(Printable(std::string(1000, 'x')).size(), 203u);
+}
+
 }  // namespace
 }  // namespace kvm

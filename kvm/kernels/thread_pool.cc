@@ -10,6 +10,7 @@
 #include <mutex>
 #include <set>
 #include <string>
+#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -53,7 +54,11 @@ struct ThreadPool::Impl {
     const std::vector<int> cpus = AllowedCpus();
     if (!cpus.empty() && num_threads > static_cast<int>(cpus.size())) spins = 0;
     helpers.reserve(num_threads - 1);
-    for (int i = 1; i < num_threads; ++i) helpers.emplace_back([this] { Help(); });
+    try {
+      for (int i = 1; i < num_threads; ++i) helpers.emplace_back([this] { Help(); });
+    } catch (const std::system_error&) {
+      // No more threads are to be had; results do not depend on how many there are.
+    }
   }
 
   ~Impl() {

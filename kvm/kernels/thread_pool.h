@@ -18,12 +18,14 @@ namespace kvm {
 // Thread-compatible: one thread calls ParallelFor at a time, and not from inside a body.
 class ThreadPool {
  public:
-  // `num_threads` >= 1 counts the calling thread: ThreadPool(1) starts none and runs every loop inline.
+  // `num_threads` >= 1 counts the calling thread: ThreadPool(1) starts none and runs every loop inline. Where the
+  // system grants fewer, the pool has fewer.
   explicit ThreadPool(int num_threads);
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;
   ThreadPool& operator=(const ThreadPool&) = delete;
 
+  // As many as there are, the calling thread among them.
   int num_threads() const;
 
   // Calls body(i) once for every 0 <= i < count, in any order and on any thread, and returns when all are done.

@@ -1,5 +1,7 @@
 #include "kvm/kernels/thread_pool.h"
 
+#include <pthread.h>
+
 #include <atomic>
 #include <chrono>
 #include <mutex>
@@ -74,6 +76,25 @@ TEST(ThreadPoolTest, IterationsRunAtTheSameTime) {
     while (arrived < 2) std::this_thread::yield();
   });
   EXPECT_EQ(arrived, 2);
+}
+
+// Threads whose stacks fit no address space stand in for a system that grants no more.
+TEST(ThreadPoolTest, GoesOnWithTheThreadsThatStart) {
+  pthread_attr_t normal, huge;
+  ASSERT_EQ(pthread_getattr_default_np(&normal), 0);
+  ASSERT_EQ(pthread_attr_init(&huge), 0);
+  ASSERT_EQ(pthread_attr_setstacksize(&huge, size_t{1} << 46), 0);
+  ASSERT_EQ(pthread_setattr_default_np(&huge), 0);
+  {
+    ThreadPool pool(100);
+    EXPECT_LT(pool.num_threads(), 100);
+    std::atomic<int64_t> sum{0};
+    pool.ParallelFor(1000, [&](int64_t i) { sum += i; });
+    EXPECT_EQ(sum, 499500);
+  }
+  ASSERT_EQ(pthread_setattr_default_np(&normal), 0);
+  pthread_attr_destroy(&huge);
+  pthread_attr_destroy(&normal);
 }
 
 TEST(NumPhysicalCoresTest, IsBetweenOneAndTheNumberOfCpus) {

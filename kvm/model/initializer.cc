@@ -45,10 +45,12 @@ class InitializedWeights : public WeightSource {
   std::map<std::string, TensorView, std::less<>> views_;
 };
 
-// Sets element i to element(i) for every i, over the pool.
-void FillElements(absl::Span<float> values, ThreadPool& pool, absl::FunctionRef<double(int64_t)> element) {
+// Sets element i to element(i) for every i, over the pool, unless cancelled.
+void FillElements(absl::Span<float> values, ThreadPool& pool, absl::FunctionRef<bool()> cancelled,
+                  absl::FunctionRef<double(int64_t)> element) {
   constexpr int64_t kGrain = 4096;
   pool.ParallelForRanges(static_cast<int64_t>(values.size()), kGrain, [&](int64_t begin, int64_t end) {
+    if (cancelled()) return;
     for (int64_t i = begin; i < end; ++i) values[static_cast<size_t>(i)] = static_cast<float>(element(i));
   });
 }
@@ -64,18 +66,18 @@ Tensor Draw(const Parameter& parameter, const InitializerOptions& options, Threa
   }
   switch (initialization.kind) {
     case Initialization::Kind::kFill:
-      FillElements(tensor.floats(), pool, [&](int64_t) { return initialization.scale; });
+      FillElements(tensor.floats(), pool, options.cancelled, [&](int64_t) { return initialization.scale; });
       break;
     case Initialization::Kind::kUniform:
-      FillElements(tensor.floats(), pool,
+      FillElements(tensor.floats(), pool, options.cancelled,
                    [&](int64_t i) { return initialization.scale * (2 * random.Uniform(i) - 1); });
       break;
     case Initialization::Kind::kOrthogonal:
       FillOrthogonal(random, gain, MatrixView<float>(tensor.floats().data(), parameter.shape[0], parameter.shape[1]),
-                     pool);
+                     pool, options.cancelled);
       break;
     case Initialization::Kind::kValues:
-      FillElements(tensor.floats(), pool, initialization.value);
+      FillElements(tensor.floats(), pool, options.cancelled, initialization.value);
       break;
   }
   return tensor;
@@ -87,9 +89,11 @@ std::unique_ptr<WeightSource> InitializeWeights(const StackSpec& spec, const Ini
                                                 ThreadPool& pool) {
   auto weights = std::make_unique<InitializedWeights>(options.seed);
   for (const Parameter& parameter : StackParameters(spec)) {
+    if (options.cancelled()) return nullptr;
     if (options.wanted != nullptr && !options.wanted(parameter.name)) continue;
     weights->Add(parameter.name, Draw(parameter, options, pool));
   }
+  if (options.cancelled()) return nullptr;  // and the last ones may be unfinished
   return weights;
 }
 

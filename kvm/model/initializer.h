@@ -21,10 +21,12 @@ struct InitializerOptions {
   double block_output_gain = 0;
   // Which parameters to draw, by name; all without it.
   std::function<bool(absl::string_view)> wanted;
+  // Asked now and then, on any thread; once it says so, nothing more is drawn.
+  std::function<bool()> cancelled = [] { return false; };
 };
 
 // Draws every wanted parameter of a valid spec as float32. A parameter's values depend on the seed, its name and its
-// shape alone.
+// shape alone. Null when cancelled.
 std::unique_ptr<WeightSource> InitializeWeights(const StackSpec& spec, const InitializerOptions& options,
                                                 ThreadPool& pool);
 

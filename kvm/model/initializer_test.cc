@@ -1,6 +1,7 @@
 #include "kvm/model/initializer.h"
 
 #include <algorithm>
+#include <atomic>
 #include <memory>
 #include <string>
 #include <vector>
@@ -50,6 +51,25 @@ TEST(InitializeWeights, GivesExactlyTheSpecsParameters) {
 TEST(InitializeWeights, ThreadsChangeNoBit) {
   const std::unique_ptr<WeightSource> one = Draw({}, 1), three = Draw({}, 3);
   for (const std::string& name : one->Names()) EXPECT_EQ(Values(*one, name), Values(*three, name)) << name;
+}
+
+// However often it has been asked before: between parameters, inside a matrix, or after the last one.
+TEST(InitializeWeights, StopsWhenCancelled) {
+  std::atomic<int> asked{0};
+  InitializerOptions options;
+  options.cancelled = [&] {
+    ++asked;
+    return false;
+  };
+  ASSERT_NE(Draw(options, 3), nullptr);
+  const int total = asked;
+  EXPECT_GT(total, 100);
+  for (int patience = 0; patience < total; patience += 7) {
+    asked = 0;
+    options.cancelled = [&] { return asked++ >= patience; };
+    EXPECT_EQ(Draw(options, 3), nullptr) << patience;
+    EXPECT_LT(asked, patience + 40);
+  }
 }
 
 TEST(InitializeWeights, SeedsAndNamesMatter) {

@@ -33,7 +33,11 @@ void CheckRotary(const ProjectionSpec& spec, RotaryUse use, bool sizes_known, in
                               " channels of a head, as state keys hold only channels without rotary embedding"));
     }
   }
-  check->Above(absl::StrCat(path, ".rotary_theta"), spec.rotary_theta(), 0, 1e30);
+  // Frequencies are its powers of -1 to 0.
+  if (!(spec.rotary_theta() >= 1e-6 && spec.rotary_theta() <= 1e30)) {
+    check->Add(absl::StrCat(path, ".rotary_theta"), absl::StrCat(spec.rotary_theta()),
+               "a number from 0.000001 to 1e30");
+  }
 }
 
 void CheckProjections(const ProjectionSpec& spec, int64_t width, RotaryUse rotary, const std::string& path,

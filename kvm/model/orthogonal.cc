@@ -74,14 +74,16 @@ void Project(MatrixView<const float> basis, MatrixView<float> rows, ThreadPool& 
 }
 
 // One pass of Gram–Schmidt over dense rows: the first half, then the second half less its part in the first.
-void Orthonormalize(MatrixView<float> rows, ThreadPool& pool) {
+void Orthonormalize(MatrixView<float> rows, ThreadPool& pool, absl::FunctionRef<bool()> cancelled) {
+  if (cancelled()) return;
   if (rows.rows > kLeafRows) {
     const int64_t half = (rows.rows / 2 + kLeafRows - 1) / kLeafRows * kLeafRows;
     const MatrixView<float> first = rows.Rows(0, half);
     const MatrixView<float> second = rows.Rows(half, rows.rows - half);
-    Orthonormalize(first, pool);
+    Orthonormalize(first, pool, cancelled);
+    if (cancelled()) return;
     Project(first, second, pool);
-    Orthonormalize(second, pool);
+    Orthonormalize(second, pool, cancelled);
     return;
   }
   for (int64_t r = 0; r < rows.rows; ++r) {
@@ -96,7 +98,8 @@ void Orthonormalize(MatrixView<float> rows, ThreadPool& pool) {
 
 }  // namespace
 
-void FillOrthogonal(const RandomStream& random, double gain, MatrixView<float> matrix, ThreadPool& pool) {
+void FillOrthogonal(const RandomStream& random, double gain, MatrixView<float> matrix, ThreadPool& pool,
+                    absl::FunctionRef<bool()> cancelled) {
   const bool transpose = matrix.rows > matrix.cols;
   const int64_t count = std::min(matrix.rows, matrix.cols);
   const int64_t length = std::max(matrix.rows, matrix.cols);
@@ -105,6 +108,7 @@ void FillOrthogonal(const RandomStream& random, double gain, MatrixView<float> m
   constexpr int64_t kGrain = 2048;
   const int64_t elements = count * length;
   pool.ParallelForRanges((elements + 1) / 2, kGrain, [&](int64_t begin, int64_t end) {
+    if (cancelled()) return;
     for (int64_t i = begin; i < end; ++i) {
       const std::pair<double, double> pair = random.Normals(i);
       rows.data[2 * i] = static_cast<float>(pair.first);
@@ -112,8 +116,8 @@ void FillOrthogonal(const RandomStream& random, double gain, MatrixView<float> m
     }
   });
   // The first pass loses orthogonality where a row was nearly within the span of those before; the second restores it.
-  Orthonormalize(rows, pool);
-  Orthonormalize(rows, pool);
+  Orthonormalize(rows, pool, cancelled);
+  Orthonormalize(rows, pool, cancelled);
   if (gain != 1) {
     pool.ParallelFor(count, [&](int64_t r) { Scale(static_cast<float>(gain), rows.row_span(r)); });
   }

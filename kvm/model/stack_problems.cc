@@ -126,9 +126,12 @@ std::vector<StackProblem> FindStackProblems(const StackSpec& spec) {
   if (spec.skip_connections() && spec.layers_size() % 2 != 0) {
     check.Add("skip_connections", "true", absl::StrCat("an even number of layers, not ", spec.layers_size()));
   }
-  check.Finite("residual_scale", spec.residual_scale());
-  if (check.Finite("logit_softcap", spec.logit_softcap()) && spec.logit_softcap() < 0) {
-    check.Add("logit_softcap", absl::StrCat(spec.logit_softcap()), "0 (off) or a positive number");
+  // Bounds in which float32 has room left for what is multiplied. Written so that NaN is refused.
+  if (!(std::abs(spec.residual_scale()) <= 1e6)) {
+    check.Add("residual_scale", absl::StrCat(spec.residual_scale()), "a number from -1000000 to 1000000");
+  }
+  if (!(spec.logit_softcap() == 0 || (spec.logit_softcap() >= 1e-6 && spec.logit_softcap() <= 1e6))) {
+    check.Add("logit_softcap", absl::StrCat(spec.logit_softcap()), "0 (off) or a number from 0.000001 to 1000000");
   }
   if (check.count() != 0) return check.Take();
   CheckAnchors(spec, &check);

@@ -5,11 +5,11 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "google/protobuf/io/tokenizer.h"
 #include "google/protobuf/text_format.h"
 #include "kvm/model/delta_net_spec.h"
 #include "kvm/model/stack_problems.h"
+#include "kvm/problem_list.h"
 #include "kvm/status_macros.h"
 
 namespace kvm {
@@ -57,7 +57,7 @@ absl::Status ValidateStack(const StackSpec& spec) {
     lines.push_back(absl::StrCat(problem.path, ": got ", problem.got, ", expected ", problem.expected));
   }
   if (lines.empty()) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrJoin(lines, "; "));
+  return absl::InvalidArgumentError(JoinProblems(lines));
 }
 
 int MixerIndex(const StackSpec& spec, int layer) {

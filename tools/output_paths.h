@@ -1,0 +1,21 @@
+#ifndef KVM_TOOLS_OUTPUT_PATHS_H_
+#define KVM_TOOLS_OUTPUT_PATHS_H_
+
+// What can be known of outputs before the work that makes them.
+
+#include <string>
+
+#include "absl/status/status.h"
+
+namespace kvm {
+
+// Whether writing one path would change what the other holds, through links as well. Neither need exist.
+bool IsSameFile(const std::string& a, const std::string& b);
+
+// Whether a folder `path` is there and writable or could be made: FailedPrecondition or PermissionDenied, naming the
+// part of the path that stands in the way.
+absl::Status CheckCanMakeFolder(const std::string& path);
+
+}  // namespace kvm
+
+#endif  // KVM_TOOLS_OUTPUT_PATHS_H_

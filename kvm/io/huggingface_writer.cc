@@ -1,6 +1,7 @@
 #include "kvm/io/huggingface_writer.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <iterator>
 #include <utility>
@@ -15,6 +16,7 @@
 #include "kvm/io/huggingface.h"
 #include "kvm/io/json_fields.h"
 #include "kvm/io/strict_json.h"
+#include "kvm/model/delta_net_spec.h"
 #include "kvm/model/stack_spec.h"
 #include "kvm/status_macros.h"
 
@@ -147,6 +149,39 @@ void SetKvm(const MixerSpec& mixer, const std::string& rope, int64_t width, Sett
   settings->Set("kvm_use_vlens", spec.use_radius(), who);
 }
 
+void SetOvq(const MixerSpec& mixer, const std::string& rope, int64_t width, Settings* settings) {
+  const OvqSpec& spec = mixer.ovq();
+  const std::string who = Who(mixer);
+  SetProjections(mixer, "ovq", rope, width, settings);
+  settings->Set("ovq_chunk_size", spec.chunk_len(), who);
+  settings->Set("ovq_max_centroids", spec.max_centroids(), who);
+  settings->Set("ovq_use_min_state_size", spec.grow_linearly(), who);
+  settings->Set("ovq_use_counts_for_lr_only", spec.counts_for_rate_only(), who);
+  settings->Set("ovq_use_delta_rule", spec.delta_rule(), who);
+  settings->Set("ovq_normalize_centroids", spec.normalize_centroids(), who);
+}
+
+// The ratio that is read back as `head_dim`: floor(width·ratio/heads).
+double Expansion(int64_t head_dim, int64_t heads, int64_t width) {
+  const double ratio = static_cast<double>(head_dim * heads) / static_cast<double>(width);
+  const bool falls_short = static_cast<int64_t>(width * ratio / heads) < head_dim;
+  return falls_short ? std::nextafter(ratio, ratio + 1) : ratio;
+}
+
+// Spec: GatedDeltaNetSpec or KimiDeltaSpec, whose common fields have the same names.
+template <typename Spec>
+void SetDeltaNet(const Spec& spec, const MixerSpec& mixer, const std::string& prefix, int64_t width,
+                 Settings* settings) {
+  const std::string who = Who(mixer);
+  const DeltaNetSpec sizes = ResolveDeltaNet(mixer, width);
+  settings->Set("num_attention_heads", sizes.num_heads, who);
+  settings->Set(prefix + "expand_k", Expansion(sizes.qk_dim, sizes.num_heads, width), who);
+  settings->Set(prefix + "expand_v", Expansion(sizes.v_dim, sizes.num_heads, width), who);
+  settings->Set(prefix + "conv_size", spec.convolution().size(), who);
+  settings->Set(prefix + "conv_bias", spec.convolution().bias(), who);
+  settings->Set(prefix + "allow_neg_eigval", spec.allow_negative_eigenvalues(), who);
+}
+
 void SetMixer(const MixerSpec& mixer, const std::string& key, const std::string& rope, int64_t width,
               Settings* settings) {
   const std::string who = Who(mixer);
@@ -167,8 +202,27 @@ void SetMixer(const MixerSpec& mixer, const std::string& key, const std::string&
       settings->Set("num_attention_heads", mixer.rwkv7().num_heads(), who);
       settings->Set("use_tokenshift_att", mixer.rwkv7().token_shift(), who);
       return;
-    default:
-      settings->AddProblem(absl::StrCat(who, " is of a kind that cannot be written"));
+    case MixerSpec::kBlockWindow:
+      settings->Set(key, "gptalpha_bswa", who);
+      SetProjections(mixer, "gptalpha", rope, width, settings);
+      settings->Set("chunk_len", mixer.block_window().chunk_len(), who);
+      settings->Set("n_bswa_chunks", mixer.block_window().window_chunks(), who);
+      settings->Set("sink_len", mixer.block_window().num_sinks(), who);
+      return;
+    case MixerSpec::kOvq:
+      settings->Set(key, "ovq", who);
+      SetOvq(mixer, rope, width, settings);
+      return;
+    case MixerSpec::kGatedDeltaNet:
+      settings->Set(key, "gated_deltanet", who);
+      SetDeltaNet(mixer.gated_delta_net(), mixer, "gated_deltanet_", width, settings);
+      return;
+    case MixerSpec::kKimiDelta:
+      settings->Set(key, "kda", who);
+      SetDeltaNet(mixer.kimi_delta(), mixer, "kda_", width, settings);
+      return;
+    case MixerSpec::KIND_NOT_SET:
+      return;  // not in a valid spec
   }
 }
 

@@ -85,6 +85,25 @@ TEST(FormatHuggingFaceConfig, GoldenStacksComeBackFromTheirSpecs) {
   }
 }
 
+// The ratios of config.json give every size back, whatever it divides.
+TEST(FormatHuggingFaceConfig, DeltaNetSizesComeBack) {
+  for (const int width : {32, 40, 96, 768}) {
+    for (const int dim : {1, 7, 12, 33, 128}) {
+      const std::string sizes = absl::StrCat("{ num_heads: 3 qk_head_dim: ", dim, " v_head_dim: ", 2 * dim + 1, " }");
+      for (const char* kind : {"gated_delta_net", "kimi_delta"}) {
+        const StackSpec spec = Spec(absl::StrCat("vocab_size: 9 width: ", width, " mixers { name: \"main\" ", kind, " ",
+                                                 sizes, " } layers: [\"main\"]"));
+        const absl::StatusOr<std::string> text = FormatHuggingFaceConfig(spec);
+        ASSERT_TRUE(text.ok()) << text.status();
+        const MixerSpec mixer = Parse(text).spec.mixers(0);
+        const bool gated = mixer.has_gated_delta_net();
+        EXPECT_EQ(gated ? mixer.gated_delta_net().qk_head_dim() : mixer.kimi_delta().qk_head_dim(), dim);
+        EXPECT_EQ(gated ? mixer.gated_delta_net().v_head_dim() : mixer.kimi_delta().v_head_dim(), 2 * dim + 1);
+      }
+    }
+  }
+}
+
 TEST(FormatHuggingFaceConfig, WritesTheKeysOfAHybrid) {
   const absl::StatusOr<std::string> text = FormatHuggingFaceConfig(Spec(R"(
       vocab_size: 100 width: 64 mlp_expansion: 3 mlp_token_shift: true residual_scale: 0.5 tied_head: true

@@ -17,12 +17,17 @@ namespace {
 
 using Json = nlohmann::json;
 
+// Ids without a token take memory as well: a file of N tokens may have ids up to this many times N beyond a constant.
+constexpr size_t kIdsPerToken = 16;
+constexpr size_t kSpareIds = 1 << 16;
+
 class Parser {
  public:
   explicit Parser(const std::string& source) : source_(source) {}
 
   absl::StatusOr<BpeSpec> Parse(const Json& root) {
     if (!root.is_object()) return RefuseJson(source_, root, "an object");
+    num_tokens_ = JsonField(JsonField(root, "model"), "vocab").size() + JsonField(root, "added_tokens").size();
     // "model" first: a file of another kind is best known by it.
     RETURN_IF_ERROR(ParseModel(JsonField(root, "model")));
     RETURN_IF_ERROR(RequireOff(
@@ -77,6 +82,11 @@ class Parser {
   // Gives `id`, which no token has yet, to a token of these bytes.
   absl::Status Claim(int32_t id, std::string bytes, const std::string& where) {
     const size_t size = static_cast<size_t>(id) + 1;
+    const size_t max_size = kSpareIds + kIdsPerToken * num_tokens_;
+    if (size > max_size) {
+      return absl::InvalidArgumentError(absl::StrCat(where, " is ", id, "; expected at most ", max_size - 1,
+                                                     " in a file of ", num_tokens_, " tokens"));
+    }
     if (size > spec_.token_bytes.size()) {
       spec_.token_bytes.resize(size);
       taken_.resize(size);
@@ -192,6 +202,7 @@ class Parser {
   }
 
   const std::string& source_;
+  size_t num_tokens_ = 0;  // as far as the file has such fields
   BpeSpec spec_;
   std::vector<bool> taken_;                              // by id
   absl::flat_hash_map<absl::string_view, int32_t> ids_;  // of the vocabulary, whose strings outlive this

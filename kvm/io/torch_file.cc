@@ -110,11 +110,6 @@ absl::StatusOr<std::unique_ptr<TorchFile>> TorchFile::Open(const std::string& pa
     }
     const char* first = data.data() + tensor.offset * SizeOf(tensor.dtype);
     TensorView view = {tensor.dtype, tensor.shape, first};
-    total += static_cast<uint64_t>(view.byte_size());
-    if (total > kMaxSharing * bytes.size()) {
-      return fail(absl::StrCat("up to here the tensors, which share storages, take ", total, " bytes, more than ",
-                               kMaxSharing, " times the file's ", bytes.size()));
-    }
     if (!tensor.IsContiguous()) {
       // Expanded tensors, and many views of one storage, can be far larger than the file.
       copied += static_cast<uint64_t>(view.byte_size());
@@ -125,6 +120,11 @@ absl::StatusOr<std::unique_ptr<TorchFile>> TorchFile::Open(const std::string& pa
       kept.copies.emplace_back(tensor.dtype, tensor.shape);
       CopyStrided(tensor, first, static_cast<char*>(kept.copies.back().bytes()));
       view.data = kept.copies.back().bytes();
+    }
+    total += static_cast<uint64_t>(view.byte_size());
+    if (total > kMaxSharing * bytes.size()) {
+      return fail(absl::StrCat("up to here the tensors, which share storages, take ", total, " bytes, more than ",
+                               kMaxSharing, " times the file's ", bytes.size()));
     }
     if (!file->tensors_.emplace(tensor.name, std::move(view)).second) return fail("is there twice");
   }

@@ -5,6 +5,7 @@
 #include <functional>
 #include <limits>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -103,15 +104,19 @@ TEST(FindStackProblems, Mlp) {
 }
 
 TEST(FindStackProblems, Scales) {
-  for (const double value : {kInfinity, -kInfinity, kNan}) {
-    const std::string got = value > 0 ? "inf" : value < 0 ? "-inf" : "nan";
-    EXPECT_THAT(Problems([&](StackSpec& s) { s.set_residual_scale(value); }),
-                ElementsAre(StackProblem{"residual_scale", got, "a finite number"}));
-    EXPECT_THAT(Problems([&](StackSpec& s) { s.set_logit_softcap(value); }),
-                ElementsAre(StackProblem{"logit_softcap", got, "a finite number"}));
+  const std::string any = "a number from -1000000 to 1000000", cap = "0 (off) or a number from 0.000001 to 1000000";
+  const std::pair<double, std::string> beyond[] = {
+      {kInfinity, "inf"}, {-kInfinity, "-inf"}, {kNan, "nan"}, {1.1e6, "1.1e+06"}, {-1.1e6, "-1.1e+06"}};
+  for (const auto& [value, got] : beyond) {
+    EXPECT_THAT(Problems([v = value](StackSpec& s) { s.set_residual_scale(v); }),
+                ElementsAre(StackProblem{"residual_scale", got, any}));
+    EXPECT_THAT(Problems([v = value](StackSpec& s) { s.set_logit_softcap(v); }),
+                ElementsAre(StackProblem{"logit_softcap", got, cap}));
   }
   EXPECT_THAT(Problems([](StackSpec& s) { s.set_logit_softcap(-1); }),
-              ElementsAre(StackProblem{"logit_softcap", "-1", "0 (off) or a positive number"}));
+              ElementsAre(StackProblem{"logit_softcap", "-1", cap}));
+  EXPECT_THAT(Problems([](StackSpec& s) { s.set_logit_softcap(1e-7); }),
+              ElementsAre(StackProblem{"logit_softcap", "1e-07", cap}));
 }
 
 TEST(FindStackProblems, SkipConnectionsOfOddStacks) {

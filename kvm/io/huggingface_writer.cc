@@ -267,7 +267,7 @@ absl::StatusOr<Json> SettingsOf(const StackSpec& spec) {
 // Sets every field that is absent to its default, so that the text shows it; but not the sizes whose absence means
 // something else than their default.
 void ShowDefaults(google::protobuf::Message* message) {
-  constexpr absl::string_view kMeaningful[] = {"window", "value_anchor"};
+  constexpr absl::string_view kMeaningful[] = {"window", "value_anchor", "decay_lower_bound"};
   const google::protobuf::Reflection& reflection = *message->GetReflection();
   const google::protobuf::Descriptor& descriptor = *message->GetDescriptor();
   for (int i = 0; i < descriptor.field_count(); ++i) {
@@ -317,6 +317,31 @@ void DropUnusedNumbers(BudgetSpec* budget) {
   if (budget->growth() == BudgetSpec::FIXED) budget->clear_round_down();
 }
 
+// Null for mixers that have none.
+ProjectionSpec* MutableProjections(MixerSpec* mixer) {
+  switch (mixer->kind_case()) {
+    case MixerSpec::kAttention:
+      return mixer->mutable_attention()->mutable_projections();
+    case MixerSpec::kKvm:
+      return mixer->mutable_kvm()->mutable_projections();
+    case MixerSpec::kBlockWindow:
+      return mixer->mutable_block_window()->mutable_projections();
+    case MixerSpec::kOvq:
+      return mixer->mutable_ovq()->mutable_projections();
+    default:
+      return nullptr;
+  }
+}
+
+// Spec: GatedDeltaNetSpec or KimiDeltaSpec, that of `mixer`.
+template <typename Spec>
+void SayDeltaNetSizes(const MixerSpec& mixer, int64_t width, Spec* spec) {
+  const DeltaNetSpec sizes = ResolveDeltaNet(mixer, width);
+  spec->set_num_value_heads(static_cast<int32_t>(sizes.num_value_heads));
+  spec->set_qk_head_dim(static_cast<int32_t>(sizes.qk_dim));
+  spec->set_v_head_dim(static_cast<int32_t>(sizes.v_dim));
+}
+
 // The text of a stack with everything said explicitly that can be said in more than one way, with mixers called main
 // and alt, and without what config.json leaves to the tensors: ranks.
 absl::StatusOr<std::string> CanonicalText(const StackSpec& original) {
@@ -342,14 +367,15 @@ absl::StatusOr<std::string> CanonicalText(const StackSpec& original) {
       mixer.mutable_rwkv7()->clear_value_rank();
       mixer.mutable_rwkv7()->clear_gate_rank();
     }
-    if (!mixer.has_kvm() && !mixer.has_attention()) continue;
-    ProjectionSpec& projections = mixer.has_kvm() ? *mixer.mutable_kvm()->mutable_projections()
-                                                  : *mixer.mutable_attention()->mutable_projections();
-    const HeadSizes heads = ResolveHeads(projections, spec.width());
-    projections.set_num_kv_heads(static_cast<int32_t>(heads.num_kv_heads));
-    projections.set_qk_head_dim(static_cast<int32_t>(heads.qk_dim));
-    projections.set_v_head_dim(static_cast<int32_t>(heads.v_dim));
-    projections.clear_value_gate_rank();
+    if (mixer.has_gated_delta_net()) SayDeltaNetSizes(mixer, spec.width(), mixer.mutable_gated_delta_net());
+    if (mixer.has_kimi_delta()) SayDeltaNetSizes(mixer, spec.width(), mixer.mutable_kimi_delta());
+    if (ProjectionSpec* const projections = MutableProjections(&mixer)) {
+      const HeadSizes heads = ResolveHeads(*projections, spec.width());
+      projections->set_num_kv_heads(static_cast<int32_t>(heads.num_kv_heads));
+      projections->set_qk_head_dim(static_cast<int32_t>(heads.qk_dim));
+      projections->set_v_head_dim(static_cast<int32_t>(heads.v_dim));
+      projections->clear_value_gate_rank();
+    }
     if (mixer.has_kvm()) DropUnusedNumbers(mixer.mutable_kvm()->mutable_budget());
   }
   for (std::string& layer : *spec.mutable_layers()) layer = rename(layer);

@@ -2,26 +2,20 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "kvm/kernels/bfloat16.h"
 #include "kvm/kernels/cpu/elementwise.h"
 #include "kvm/kernels/cpu/matmul.h"
 #include "kvm/kernels/cpu/norms.h"
 #include "kvm/model/mixer.h"
-#include "kvm/model/mixers/attention_mixer.h"
-#include "kvm/model/mixers/block_window_mixer.h"
-#include "kvm/model/mixers/delta_net_mixer.h"
-#include "kvm/model/mixers/kvm_mixer.h"
 #include "kvm/model/mixers/layer_weights.h"
-#include "kvm/model/mixers/ovq_mixer.h"
+#include "kvm/model/mixers/new_mixer.h"
 #include "kvm/model/mixers/row_blocks.h"
-#include "kvm/model/mixers/rwkv7_mixer.h"
 #include "kvm/model/parameters.h"
 #include "kvm/model/stack_spec.h"
+#include "kvm/model/token_embedding.h"
 #include "kvm/status_macros.h"
 
 namespace kvm {
@@ -61,65 +55,6 @@ struct Piece {
   int64_t num_tokens = 0;
 };
 
-std::unique_ptr<Mixer> NewMixer(const MixerSpec& spec, const StackSpec& stack, const LayerWeights& weights,
-                                const ModelOptions& options) {
-  const DType state = spec.has_kvm() ? options.state : WindowDType(options.state);
-  switch (spec.kind_case()) {
-    case MixerSpec::kAttention:
-      return NewAttentionMixer(spec.attention(), stack.width(), stack.rotary_table(), weights, state);
-    case MixerSpec::kKvm:
-      return NewKvmMixer(spec.kvm(), stack.width(), stack.rotary_table(), weights, state);
-    case MixerSpec::kRwkv7:
-      return NewRwkv7Mixer(spec.rwkv7(), stack.width(), weights, options.chunked_recurrences);
-    case MixerSpec::kBlockWindow:
-      return NewBlockWindowMixer(spec.block_window(), stack.width(), stack.rotary_table(), weights, state);
-    case MixerSpec::kOvq:
-      return NewOvqMixer(spec.ovq(), stack.width(), weights, state);
-    case MixerSpec::kGatedDeltaNet:
-      return NewGatedDeltaNetMixer(spec.gated_delta_net(), stack.width(), weights, options.chunked_recurrences);
-    case MixerSpec::kKimiDelta:
-      return NewKimiDeltaMixer(spec.kimi_delta(), stack.width(), weights, options.chunked_recurrences);
-    case MixerSpec::KIND_NOT_SET:
-      break;
-  }
-  return nullptr;  // a valid spec has a kind
-}
-
-// Embedding rows are looked up, not multiplied with: kept as stored, or widened to float32.
-struct Embedding {
-  TensorView rows;
-  Tensor owned;  // what `rows` shows unless it is borrowed from the weights' memory
-};
-
-Embedding LoadEmbedding(const WeightSource& weights, WeightType type) {
-  const TensorView& tensor = *weights.Find("transformer.wte.weight");
-  const bool bf16 = type == WeightType::kBF16 || (type == WeightType::kAsStored && tensor.dtype == DType::kBF16);
-  if (CanBorrow(weights, tensor, bf16 ? DType::kBF16 : DType::kF32)) return {tensor, Tensor()};
-  Tensor owned;
-  if (!bf16) {
-    owned = Tensor::FromFloats(tensor.shape, ReadFloats(tensor));
-  } else if (tensor.dtype == DType::kBF16) {
-    owned = Tensor(DType::kBF16, tensor.shape);
-    std::memcpy(owned.bytes(), tensor.data, tensor.byte_size());
-  } else {
-    owned = Tensor(DType::kBF16, tensor.shape);
-    const std::vector<float> values = ReadFloats(tensor);
-    std::transform(values.begin(), values.end(), static_cast<BFloat16*>(owned.bytes()), ToBFloat16);
-  }
-  const TensorView rows = owned.view();
-  return {rows, std::move(owned)};
-}
-
-void CopyEmbeddingRow(const TensorView& embedding, int64_t token, absl::Span<float> out) {
-  const int64_t width = static_cast<int64_t>(out.size());
-  if (embedding.dtype == DType::kF32) {
-    std::copy_n(static_cast<const float*>(embedding.data) + token * width, width, out.begin());
-    return;
-  }
-  const BFloat16* const row = static_cast<const BFloat16*>(embedding.data) + token * width;
-  std::transform(row, row + width, out.begin(), [](BFloat16 x) { return ToFloat(x); });
-}
-
 // Tells states of different stacks apart.
 uint64_t StackId(const StackSpec& spec, const ModelOptions& options) {
   uint64_t hash = 0xcbf29ce484222325u;
@@ -135,7 +70,7 @@ struct LanguageModel::Impl {
   std::shared_ptr<const void> weights_memory;  // first, as it must outlive all that borrows from it
   StackSpec spec;
   uint64_t stack_id = 0;
-  Embedding embedding;
+  TokenEmbedding embedding;
   LayerNormWeights ln_emb, ln_head;
   PackedMatrix head;
   std::vector<Layer> layers;
@@ -175,7 +110,7 @@ absl::StatusOr<std::unique_ptr<LanguageModel>> LanguageModel::Create(const Stack
   impl->stack_id = StackId(spec, options);
   const LayerWeights stack(weights, "transformer.", options.weights);
   const LayerWeights root(weights, "", options.weights);
-  impl->embedding = LoadEmbedding(weights, options.weights);
+  impl->embedding = TokenEmbedding(weights, options.weights);
   impl->ln_emb = LayerNormWeights(stack, "ln_emb");
   impl->ln_head = LayerNormWeights(stack, "ln_head");
   impl->head = root.Matrix(spec.tied_head() ? "transformer.wte.weight" : "lm_head.weight");
@@ -207,7 +142,7 @@ const StackSpec& LanguageModel::spec() const { return impl_->spec; }
 int64_t LanguageModel::vocab_size() const { return impl_->spec.vocab_size(); }
 
 int64_t LanguageModel::WeightByteSize() const {
-  int64_t bytes = impl_->embedding.rows.byte_size() + impl_->head.byte_size();
+  int64_t bytes = impl_->embedding.byte_size() + impl_->head.byte_size();
   for (const Layer& layer : impl_->layers) {
     bytes += layer.mixer->WeightByteSize() + layer.c_fc.byte_size() + layer.c_proj.byte_size();
   }
@@ -296,7 +231,7 @@ void LanguageModel::Impl::Forward(absl::Span<const SequenceInput> batch, absl::S
   const MatrixView<float> x0 = matrix(width());
   for (const Piece& p : pieces) {
     for (int64_t t = 0; t < p.num_tokens; ++t) {
-      CopyEmbeddingRow(embedding.rows, batch[p.input].tokens[p.first_token + t], x0.row_span(p.first_row + t));
+      embedding.CopyRow(batch[p.input].tokens[p.first_token + t], x0.row_span(p.first_row + t));
     }
   }
   ln_emb.Apply(x0, x0, context.pool);

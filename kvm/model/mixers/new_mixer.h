@@ -1,0 +1,19 @@
+#ifndef KVM_MODEL_MIXERS_NEW_MIXER_H_
+#define KVM_MODEL_MIXERS_NEW_MIXER_H_
+
+#include <memory>
+
+#include "kvm/model/mixer.h"
+#include "kvm/model/mixers/layer_weights.h"
+#include "kvm/model/model_options.h"
+#include "kvm/model/stack.pb.h"
+
+namespace kvm {
+
+// The mixer of one layer: `spec` is one of the valid `stack`'s, `weights` has its parameters.
+std::unique_ptr<Mixer> NewMixer(const MixerSpec& spec, const StackSpec& stack, const LayerWeights& weights,
+                                const ModelOptions& options);
+
+}  // namespace kvm
+
+#endif  // KVM_MODEL_MIXERS_NEW_MIXER_H_

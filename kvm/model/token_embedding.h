@@ -1,0 +1,33 @@
+#ifndef KVM_MODEL_TOKEN_EMBEDDING_H_
+#define KVM_MODEL_TOKEN_EMBEDDING_H_
+
+#include <cstdint>
+
+#include "absl/types/span.h"
+#include "kvm/kernels/tensor.h"
+#include "kvm/model/model_options.h"
+#include "kvm/model/weight_source.h"
+
+namespace kvm {
+
+// The vectors of the vocabulary [vocab_size, D], looked up row by row: float32 or bfloat16 as `type` says, borrowed
+// from the source's memory where it has them so (WeightSource::Memory). Thread-safe once made.
+class TokenEmbedding {
+ public:
+  TokenEmbedding() = default;
+  // `weights` passed CheckWeights.
+  TokenEmbedding(const WeightSource& weights, WeightType type);
+
+  // The vector of `token`, which is in the vocabulary. out: [D].
+  void CopyRow(int64_t token, absl::Span<float> out) const;
+
+  int64_t byte_size() const { return rows_.byte_size(); }
+
+ private:
+  TensorView rows_ = {DType::kF32, {0}, nullptr};
+  Tensor owned_;  // what rows_ shows unless it is borrowed
+};
+
+}  // namespace kvm
+
+#endif  // KVM_MODEL_TOKEN_EMBEDDING_H_

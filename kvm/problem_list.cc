@@ -6,7 +6,7 @@
 namespace kvm {
 
 std::string JoinProblems(const std::vector<std::string>& problems) {
-  constexpr size_t kMost = 10;
+  constexpr size_t kMost = 100;
   if (problems.size() <= kMost) return absl::StrJoin(problems, "; ");
   return absl::StrCat(absl::StrJoin(problems.begin(), problems.begin() + kMost, "; "), "; and ",
                       problems.size() - kMost, " more");

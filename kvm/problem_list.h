@@ -6,7 +6,7 @@
 
 namespace kvm {
 
-// The problems as one line, separated by semicolons: the first ten, and how many more there are.
+// The problems as one line, separated by semicolons: the first hundred, and how many more there are.
 std::string JoinProblems(const std::vector<std::string>& problems);
 
 }  // namespace kvm

@@ -1,15 +1,20 @@
 #include "kvm/problem_list.h"
 
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_join.h"
 #include "gtest/gtest.h"
 
 namespace kvm {
 namespace {
 
-TEST(JoinProblems, NamesTenAndCountsTheRest) {
+TEST(JoinProblems, NamesAHundredAndCountsTheRest) {
   EXPECT_EQ(JoinProblems({"a"}), "a");
   EXPECT_EQ(JoinProblems({"a", "b"}), "a; b");
-  EXPECT_EQ(JoinProblems(std::vector<std::string>(10, "x")), "x; x; x; x; x; x; x; x; x; x");
-  EXPECT_EQ(JoinProblems(std::vector<std::string>(13, "x")), "x; x; x; x; x; x; x; x; x; x; and 3 more");
+  const std::string hundred = absl::StrJoin(std::vector<std::string>(100, "x"), "; ");
+  EXPECT_EQ(JoinProblems(std::vector<std::string>(100, "x")), hundred);
+  EXPECT_EQ(JoinProblems(std::vector<std::string>(103, "x")), hundred + "; and 3 more");
 }
 
 }  // namespace

@@ -63,8 +63,8 @@ int RunCommandLine(const std::vector<Command>& commands, absl::Span<const std::s
     return kExitInterrupted;
   }
   if (IsOutputClosed(status)) return kExitOutputClosed;
-  // Messages name files and tensors, whose names may hold anything.
-  constexpr size_t kLongest = 8000;
+  // Messages name files and tensors, whose names may hold anything. Every tensor of a large model fits.
+  constexpr size_t kLongest = 1 << 18;
   console.err << "kvm: " << Printable(OneLine(status.message()), kLongest) << "\n";
   return IsUsageError(status) ? kExitBadUsage : kExitBadInput;
 }

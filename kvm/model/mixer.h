@@ -45,8 +45,8 @@ class Mixer {
                       absl::Span<const SequenceRows> sequences, MatrixView<float> out,
                       ExecutionContext& context) const = 0;
 
-  // This layer's value projection, as an anchor for others (SPEC of value residuals): x0 [n, D] is the normed stack
-  // input, out [n, value_width()].
+  // This layer's value projection, as an anchor for others (ValueResidual in stack.proto): x0 [n, D] is the normed
+  // stack input, out [n, value_width()].
   virtual void AnchorValues(MatrixView<const float> x0, absl::Span<const AnchorRows> sequences, MatrixView<float> out,
                             ExecutionContext& context) const = 0;
 

@@ -6,9 +6,9 @@
 #include <set>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "kvm/model/mixer_parameters.h"
 #include "kvm/model/stack_spec.h"
-#include "kvm/problem_list.h"
 
 namespace kvm {
 namespace {
@@ -87,7 +87,7 @@ absl::Status CheckWeights(const StackSpec& spec, const WeightSource& weights) {
     if (known.count(name) == 0) problems.push_back(absl::StrCat(name, ": unexpected, this stack has no such tensor"));
   }
   if (problems.empty()) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat(weights.Description(), ": ", JoinProblems(problems)));
+  return absl::InvalidArgumentError(absl::StrCat(weights.Description(), ": ", absl::StrJoin(problems, "; ")));
 }
 
 int64_t NumParameters(const StackSpec& spec) {

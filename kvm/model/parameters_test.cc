@@ -242,6 +242,18 @@ TEST(CheckWeights, ListsAllProblems) {
   EXPECT_THAT(message, HasSubstr("transformer.h.1.attn.r_k: unexpected"));
 }
 
+// However many there are.
+TEST(CheckWeights, ListsEveryTensorOfAnotherModel) {
+  FakeWeights other(OneLayer("rwkv7 { num_heads: 2 }"));
+  StackSpec spec = OneLayer("kvm { projections { num_heads: 2 rotary_dim: 2 } }");
+  for (int i = 1; i < 20; ++i) spec.add_layers(spec.layers(0));
+  const std::string message(CheckWeights(spec, other).message());
+  for (const Parameter& parameter : StackParameters(spec)) {
+    if (other.Find(parameter.name) != nullptr) continue;
+    EXPECT_THAT(message, HasSubstr(parameter.name + ": missing"));
+  }
+}
+
 TEST(CheckWeights, AllowsTheUnreadShiftOfUnshiftedValueGates) {
   const std::string name = std::string(kPrefix) + "x_v";
   StackSpec spec = OneLayer("attention { projections { num_heads: 2 rotary_dim: 2 } }");

@@ -305,14 +305,6 @@ StackSpec ReadStack(JsonFields* fields) {
   return spec;
 }
 
-// The projections of a mixer that HasProjections.
-ProjectionSpec* MutableProjections(MixerSpec* mixer) {
-  if (mixer->has_kvm()) return mixer->mutable_kvm()->mutable_projections();
-  if (mixer->has_block_window()) return mixer->mutable_block_window()->mutable_projections();
-  if (mixer->has_ovq()) return mixer->mutable_ovq()->mutable_projections();
-  return mixer->mutable_attention()->mutable_projections();
-}
-
 // The first extent of a matrix [rank, D]; 0 when there is no such matrix.
 int32_t RankOf(const WeightSource& weights, const std::string& name) {
   const TensorView* tensor = weights.Find(name);

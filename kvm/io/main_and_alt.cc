@@ -71,22 +71,6 @@ void DropUnusedNumbers(BudgetSpec* budget) {
   if (budget->growth() == BudgetSpec::FIXED) budget->clear_round_down();
 }
 
-// Null for mixers that have none.
-ProjectionSpec* MutableProjections(MixerSpec* mixer) {
-  switch (mixer->kind_case()) {
-    case MixerSpec::kAttention:
-      return mixer->mutable_attention()->mutable_projections();
-    case MixerSpec::kKvm:
-      return mixer->mutable_kvm()->mutable_projections();
-    case MixerSpec::kBlockWindow:
-      return mixer->mutable_block_window()->mutable_projections();
-    case MixerSpec::kOvq:
-      return mixer->mutable_ovq()->mutable_projections();
-    default:
-      return nullptr;
-  }
-}
-
 // Spec: GatedDeltaNetSpec or KimiDeltaSpec, that of `mixer`.
 template <typename Spec>
 void SayDeltaNetSizes(const MixerSpec& mixer, int64_t width, Spec* spec) {
@@ -151,12 +135,13 @@ absl::StatusOr<std::string> MainAndAltText(const StackSpec& original) {
     }
     if (mixer.has_gated_delta_net()) SayDeltaNetSizes(mixer, spec.width(), mixer.mutable_gated_delta_net());
     if (mixer.has_kimi_delta()) SayDeltaNetSizes(mixer, spec.width(), mixer.mutable_kimi_delta());
-    if (ProjectionSpec* const projections = MutableProjections(&mixer)) {
-      const HeadSizes heads = ResolveHeads(*projections, spec.width());
-      projections->set_num_kv_heads(static_cast<int32_t>(heads.num_kv_heads));
-      projections->set_qk_head_dim(static_cast<int32_t>(heads.qk_dim));
-      projections->set_v_head_dim(static_cast<int32_t>(heads.v_dim));
-      projections->clear_value_gate_rank();
+    if (HasProjections(mixer)) {
+      ProjectionSpec& projections = *MutableProjections(&mixer);
+      const HeadSizes heads = ResolveHeads(projections, spec.width());
+      projections.set_num_kv_heads(static_cast<int32_t>(heads.num_kv_heads));
+      projections.set_qk_head_dim(static_cast<int32_t>(heads.qk_dim));
+      projections.set_v_head_dim(static_cast<int32_t>(heads.v_dim));
+      projections.clear_value_gate_rank();
     }
     if (mixer.has_kvm()) DropUnusedNumbers(mixer.mutable_kvm()->mutable_budget());
   }

@@ -89,6 +89,13 @@ const ProjectionSpec& Projections(const MixerSpec& mixer) {
   return mixer.attention().projections();
 }
 
+ProjectionSpec* MutableProjections(MixerSpec* mixer) {
+  if (mixer->has_kvm()) return mixer->mutable_kvm()->mutable_projections();
+  if (mixer->has_block_window()) return mixer->mutable_block_window()->mutable_projections();
+  if (mixer->has_ovq()) return mixer->mutable_ovq()->mutable_projections();
+  return mixer->mutable_attention()->mutable_projections();
+}
+
 HeadSizes ResolveHeads(const ProjectionSpec& spec, int64_t width) {
   HeadSizes sizes;
   sizes.num_heads = spec.num_heads();

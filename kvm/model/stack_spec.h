@@ -42,6 +42,7 @@ bool HasProjections(const MixerSpec& mixer);
 
 // The projections of an attention-style mixer.
 const ProjectionSpec& Projections(const MixerSpec& mixer);
+ProjectionSpec* MutableProjections(MixerSpec* mixer);
 
 // The sizes of an attention-style mixer with all defaults filled in.
 struct HeadSizes {

@@ -5,7 +5,9 @@
 #include <memory>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "kvm/kernels/tensor.h"
+#include "kvm/state/state_fields.h"
 
 namespace kvm {
 
@@ -18,6 +20,13 @@ class MixerState {
 
   // Bytes of memory that hold the past.
   virtual int64_t ByteSize() const = 0;
+
+  // Everything the state consists of, as it lies in memory: the tensors are ByteSize() bytes.
+  virtual void Save(const StateWriter& out) const = 0;
+
+  // Takes over what Save() wrote of a state of the same mixer: afterwards both go on to the same bits. InvalidArgument
+  // for fields that are missing or cannot be; this state is then good for nothing but to be destroyed.
+  virtual absl::Status Restore(const StateReader& in) = 0;
 
   // The complete state as tensors, in canonical layouts and under the names of the published cache (docs/concepts.md):
   // kvm_s_k [Hk, M, dk], rwkv7_time_mix [H, dk, dv], att_final_token [1, D], ...

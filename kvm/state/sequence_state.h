@@ -8,12 +8,13 @@
 #include <utility>
 #include <vector>
 
+#include "kvm/state/copy_on_write.h"
 #include "kvm/state/mixer_state.h"
 
 namespace kvm {
 
 struct LayerState {
-  std::unique_ptr<MixerState> mixer;
+  CopyOnWrite<MixerState> mixer;
   std::vector<float> mlp_shift;     // the MLP's last normed input [D]; empty without token shift there
   std::vector<float> anchor_shift;  // the value anchor's last input [D]; empty unless an anchor that shifts
 };
@@ -36,10 +37,18 @@ class SequenceState {
   LayerState& layer(int64_t i) { return layers_[i]; }
   const LayerState& layer(int64_t i) const { return layers_[i]; }
 
-  // An independent copy.
+  // An independent copy that shares memory until one side changes: cheap.
   SequenceState Fork() const;
 
   int64_t ByteSize() const;
+
+  // Everything the state consists of: "position", and per layer "layer.I.mixer.…" (MixerState::Save), "layer.I.mlp_shift"
+  // and "layer.I.anchor_shift". The tensors are ByteSize() bytes.
+  void Save(const StateWriter& out) const;
+
+  // Takes over what Save() wrote of a sequence of the same stack; this one must be new. Errors as MixerState::Restore,
+  // and this sequence is then good for nothing but to be destroyed.
+  absl::Status Restore(const StateReader& in);
 
   // The complete state as tensors: what each layer's mixer exports as "cache.I.NAME", and "cache.I.mlp_final_token"
   // [1, D], "cache.I.anchor_final_token" [1, D], "cache.I.seen_tokens" [].

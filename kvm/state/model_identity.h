@@ -1,0 +1,22 @@
+#ifndef KVM_STATE_MODEL_IDENTITY_H_
+#define KVM_STATE_MODEL_IDENTITY_H_
+
+#include <cstdint>
+#include <string>
+
+#include "kvm/kernels/dtype.h"
+
+namespace kvm {
+
+// What a state belongs to: it means nothing to another model, and with other options it would not go on to the bit.
+struct ModelIdentity {
+  uint64_t fingerprint = 0;  // of spec and weights (kvm/io/content_hash.h)
+  std::string weights;       // how matrices are kept: "as-is", "f32", "bf16", "int8"
+  DType state = DType::kF32;
+  bool chunked_recurrences = false;
+  std::string stack;  // the spec as text, for people
+};
+
+}  // namespace kvm
+
+#endif  // KVM_STATE_MODEL_IDENTITY_H_

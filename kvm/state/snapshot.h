@@ -1,0 +1,40 @@
+#ifndef KVM_STATE_SNAPSHOT_H_
+#define KVM_STATE_SNAPSHOT_H_
+
+// One session ↔ one file (docs/formats/snapshot.md). A session read back goes on to the bit as if it had never been
+// written, on any number of threads, and without feeding any token again.
+//
+//   RETURN_IF_ERROR(WriteSnapshot("talk.kvmstate", session, identity));
+//   ASSIGN_OR_RETURN(Session session, ReadSnapshot("talk.kvmstate", identity, model.NewSequence()));
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "kvm/state/model_identity.h"
+#include "kvm/state/session.h"
+#include "kvm/state/snapshot.pb.h"
+
+namespace kvm {
+
+// Writes a file atomically (kvm/io/atomic_file.h) and makes no copy of the state. InvalidArgument for a session whose
+// tokens are not those of its state; the errors of AtomicFile.
+absl::Status WriteSnapshot(const std::string& path, const Session& session, const ModelIdentity& identity);
+
+// Reads and checks a whole file: every byte is under a checksum. `fresh` is a new sequence of the model. InvalidArgument
+// naming `path` and the section at fault for anything but an intact snapshot; FailedPrecondition with both fingerprints
+// for one of another model, and with both values for one computed with other options. NotFound when there is no file.
+absl::StatusOr<Session> ReadSnapshot(const std::string& path, const ModelIdentity& identity, SequenceState fresh);
+
+// What a snapshot says of itself, checked but for the sections' contents: cheap for a file of any size. Errors as
+// ReadSnapshot.
+absl::StatusOr<SnapshotHeader> ReadSnapshotHeader(const std::string& path);
+
+// The tokens alone, for finding sessions by their beginnings.
+absl::StatusOr<std::vector<int32_t>> ReadSnapshotTokens(const std::string& path);
+
+}  // namespace kvm
+
+#endif  // KVM_STATE_SNAPSHOT_H_

@@ -1,0 +1,95 @@
+#ifndef KVM_STATE_STATE_FIELDS_H_
+#define KVM_STATE_STATE_FIELDS_H_
+
+// A state taken apart into named numbers and tensors, as they lie in memory, and put together again. Every part of a
+// state says what it consists of through a StateWriter and takes the same back through a StateReader:
+//
+//   void Window::Save(const StateWriter& out) const {
+//     out.Number("begin", begin_);
+//     out.Tensor("keys", DType::kF32, {count_, dim_}, keys_.data());
+//   }
+//   absl::Status Window::Restore(const StateReader& in) {
+//     ASSIGN_OR_RETURN(begin_, in.Number("begin", 0, kMaxPosition));
+//     ...
+//     return in.Tensor("keys", DType::kF32, {count_, dim_}, keys_.data());
+//   }
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "kvm/kernels/dtype.h"
+#include "kvm/kernels/tensor.h"
+
+namespace kvm {
+
+struct StateNumber {
+  std::string name;
+  int64_t value = 0;
+};
+
+// A tensor of a state, borrowed: it shows the state's own memory, or a file's.
+struct StateTensor {
+  std::string name;
+  TensorView view;
+};
+
+// What a state consists of, in the order in which it was written. Valid until the state changes.
+struct StateFields {
+  std::vector<StateNumber> numbers;
+  std::vector<StateTensor> tensors;
+
+  // Of all tensors together: ByteSize() of the state.
+  int64_t ByteSize() const;
+};
+
+// Adds to a StateFields, every name under a prefix.
+class StateWriter {
+ public:
+  explicit StateWriter(StateFields* fields, std::string prefix = "") : fields_(fields), prefix_(std::move(prefix)) {}
+
+  // A writer for a part: its names begin with "name.".
+  StateWriter Part(absl::string_view name) const;
+
+  void Number(absl::string_view name, int64_t value) const;
+  // `data`: dense, not copied. A tensor without elements is left out, and its data may be null.
+  void Tensor(absl::string_view name, DType dtype, Shape shape, const void* data) const;
+
+ private:
+  StateFields* fields_;
+  std::string prefix_;
+};
+
+// Takes from a StateFields that may come from a damaged or foreign file.
+class StateReader {
+ public:
+  // `fields` must outlive the reader and its parts.
+  explicit StateReader(const StateFields& fields);
+
+  StateReader Part(absl::string_view name) const;
+
+  // InvalidArgument naming the number when it is not there or not within [min, max].
+  absl::StatusOr<int64_t> Number(absl::string_view name, int64_t min, int64_t max) const;
+  // Copies a tensor's elements to `data`. InvalidArgument naming the tensor when it is not there or its dtype or shape
+  // is another. One without elements is not looked for.
+  absl::Status Tensor(absl::string_view name, DType dtype, const Shape& shape, void* data) const;
+
+  // Checks that everything has been taken, through this reader or its parts. InvalidArgument naming what is left.
+  absl::Status Finish() const;
+
+ private:
+  struct Index;
+  StateReader(std::shared_ptr<Index> index, std::string prefix);
+
+  std::shared_ptr<Index> index_;
+  std::string prefix_;
+};
+
+}  // namespace kvm
+
+#endif  // KVM_STATE_STATE_FIELDS_H_

@@ -1,14 +1,16 @@
-// Every stack of test_stacks.h keeps every promise of conformance.h, with any dtype of state.
+// Every stack of test_stacks.h keeps every promise of conformance.h and state_conformance.h, with any dtype of state.
 
 #include "testing/conformance.h"
 
 #include <string>
 #include <tuple>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
 #include "kvm/kernels/dtype.h"
 #include "kvm/model/model_options.h"
+#include "testing/state_conformance.h"
 
 namespace kvm {
 namespace {
@@ -39,11 +41,22 @@ TEST_P(ConformanceTest, ForksAreIndependent) { ExpectForksAreIndependent(subject
 TEST_P(ConformanceTest, Causality) { ExpectCausality(subject_); }
 TEST_P(ConformanceTest, PredictedStateSize) { ExpectPredictedStateSize(subject_); }
 TEST_P(ConformanceTest, BadBatchesChangeNothing) { ExpectBadBatchesChangeNothing(subject_); }
+TEST_P(ConformanceTest, RestoredStatesGoOn) { ExpectRestoredStatesGoOn(subject_); }
+TEST_P(ConformanceTest, BadFieldsAreRefused) { ExpectBadFieldsAreRefused(subject_); }
+TEST_P(ConformanceTest, ForksShareUntilExtended) { ExpectForksShareUntilExtended(subject_); }
 
 INSTANTIATE_TEST_SUITE_P(All, ConformanceTest,
                          ::testing::Combine(::testing::ValuesIn(TestStacks()),
                                             ::testing::Values(DType::kF32, DType::kBF16, DType::kI8)),
                          CaseName);
+
+TEST(ForeignStatesTest, AreRefused) {
+  std::vector<ConformanceSubject> subjects;
+  for (const TestStack& stack : TestStacks()) subjects.emplace_back(stack, Options(DType::kF32, false));
+  // One that differs in the dtype of its state alone.
+  subjects.emplace_back(TestStacks().front(), Options(DType::kBF16, false));
+  ExpectForeignStatesAreRefused(subjects);
+}
 
 // Recurrences in chunks give up the same bits for other cuts into calls, and keep the rest.
 class ChunkedConformanceTest : public ::testing::TestWithParam<TestStack> {

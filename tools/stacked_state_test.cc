@@ -22,6 +22,14 @@ class PairState : public MixerState {
 
   std::unique_ptr<MixerState> Clone() const override { return std::make_unique<PairState>(a_, b_); }
   int64_t ByteSize() const override { return 2 * sizeof(float); }
+  void Save(const StateWriter& out) const override {
+    out.Floats("a", {&a_, 1});
+    out.Floats("b", {&b_, 1});
+  }
+  absl::Status Restore(const StateReader& in, int64_t) override {
+    const absl::Status status = in.Floats("a", {&a_, 1});
+    return status.ok() ? in.Floats("b", {&b_, 1}) : status;
+  }
   std::vector<NamedTensor> Export() const override {
     std::vector<NamedTensor> tensors;
     tensors.push_back({"pair", Tensor::FromFloats({1, 2}, {a_, b_})});
@@ -35,7 +43,7 @@ class PairState : public MixerState {
 
 SequenceState StateOf(float a, float b) {
   std::vector<LayerState> layers(1);
-  layers[0].mixer = std::make_unique<PairState>(a, b);
+  layers[0].mixer = CopyOnWrite<MixerState>(std::make_unique<PairState>(a, b));
   SequenceState sequence(1, std::move(layers));
   sequence.Advance(7);
   return sequence;
@@ -68,7 +76,21 @@ class RowsState : public MixerState {
   explicit RowsState(std::vector<std::vector<float>> heads) : heads_(std::move(heads)) {}
 
   std::unique_ptr<MixerState> Clone() const override { return std::make_unique<RowsState>(heads_); }
-  int64_t ByteSize() const override { return 0; }
+  int64_t ByteSize() const override {
+    size_t rows = 0;
+    for (const std::vector<float>& head : heads_) rows += head.size();
+    return static_cast<int64_t>(rows * sizeof(float));
+  }
+  void Save(const StateWriter& out) const override {
+    for (size_t h = 0; h < heads_.size(); ++h) out.Floats("head." + std::to_string(h), heads_[h]);
+  }
+  absl::Status Restore(const StateReader& in, int64_t) override {
+    absl::Status status;
+    for (size_t h = 0; h < heads_.size(); ++h) {
+      status.Update(in.Floats("head." + std::to_string(h), absl::MakeSpan(heads_[h])));
+    }
+    return status;
+  }
   std::vector<NamedTensor> Export() const override {
     size_t most = 0;
     for (const std::vector<float>& head : heads_) most = std::max(most, head.size());
@@ -99,7 +121,7 @@ std::map<std::string, Tensor> StackRows(const std::vector<std::vector<std::vecto
   std::vector<SequenceState> sequences;
   for (const std::vector<std::vector<float>>& heads : of_sequences) {
     std::vector<LayerState> layers(1);
-    layers[0].mixer = std::make_unique<RowsState>(heads);
+    layers[0].mixer = CopyOnWrite<MixerState>(std::make_unique<RowsState>(heads));
     sequences.emplace_back(1, std::move(layers));
   }
   std::map<std::string, Tensor> stacked;

@@ -153,7 +153,7 @@ SequenceState LanguageModel::NewSequence() const {
   std::vector<LayerState> states;
   for (const Layer& layer : impl_->layers) {
     LayerState state;
-    state.mixer = layer.mixer->NewState();
+    state.mixer = CopyOnWrite<MixerState>(layer.mixer->NewState());
     if (impl_->spec.mlp_token_shift()) state.mlp_shift.resize(impl_->width());
     states.push_back(std::move(state));
   }
@@ -286,7 +286,7 @@ void LanguageModel::Impl::Mix(absl::Span<const SequenceInput> batch, absl::Span<
   std::vector<SequenceRows> rows;
   for (const Piece& p : pieces) {
     SequenceState& sequence = *batch[p.input].sequence;
-    rows.push_back({p.first_row, p.num_tokens, sequence.position(), sequence.layer(layer).mixer.get()});
+    rows.push_back({p.first_row, p.num_tokens, sequence.position(), &sequence.layer(layer).mixer.Mutable()});
   }
   layers[layer].mixer->Extend(normed, anchor, rows, mixed, context);
   AddScaled(x, static_cast<float>(spec.residual_scale()), mixed);

@@ -12,6 +12,19 @@ enum class WeightType {
   kBF16,
 };
 
+// "as-is", "f32" or "bf16".
+inline const char* Name(WeightType type) {
+  switch (type) {
+    case WeightType::kAsStored:
+      return "as-is";
+    case WeightType::kF32:
+      return "f32";
+    case WeightType::kBF16:
+      return "bf16";
+  }
+  return "";
+}
+
 struct ModelOptions {
   WeightType weights = WeightType::kAsStored;
   DType state = DType::kF32;  // of readout rows and windows: kF32, kBF16, or kI8 for rows of integers

@@ -68,7 +68,10 @@ TEST(StateSize, BlockWindowsKeepChunksAndSinks) {
 TEST(StateSize, OvqDictionariesGrowChunkByChunk) {
   const std::string projections = "projections { num_heads: 2 } chunk_len: 4 max_centroids: 10 ";
   const int64_t pending = 2 * (16 * 16 + 4 * 16) * 4;  // keys lie in panels of 16
-  const int64_t centroid = 2 * (16 + 16 + 2) * 4;
+  // Of both heads; keys lie in panels of 16, of which the first is never full here.
+  const auto dictionary = [](int64_t centroids) {
+    return 2 * ((centroids > 0 ? 16 * 16 : 0) + centroids * (16 + 2)) * 4;
+  };
   // floor(t·10/(t + 10)) or min(t, 10) after t = 0, 4, 8, 12, 400 tokens in complete chunks.
   const int64_t lengths[] = {0, 3, 4, 7, 8, 13, 401};
   const int64_t saturating[] = {0, 0, 2, 2, 4, 5, 9};
@@ -77,11 +80,11 @@ TEST(StateSize, OvqDictionariesGrowChunkByChunk) {
     const int64_t begun = lengths[i] % 4 == 0 ? 0 : pending;
     const StateSize some = SizeOfOne("ovq { " + projections + "}", DType::kF32, lengths[i]);
     EXPECT_EQ(some.rows, saturating[i]) << lengths[i];
-    EXPECT_EQ(some.bytes, begun + saturating[i] * centroid) << lengths[i];
+    EXPECT_EQ(some.bytes, begun + dictionary(saturating[i])) << lengths[i];
     // Dictionaries are float32 whatever the dtype.
     const StateSize more = SizeOfOne("ovq { " + projections + "grow_linearly: true }", DType::kBF16, lengths[i]);
     EXPECT_EQ(more.rows, linear[i]) << lengths[i];
-    EXPECT_EQ(more.bytes, begun / 2 + linear[i] * centroid) << lengths[i];
+    EXPECT_EQ(more.bytes, begun / 2 + dictionary(linear[i])) << lengths[i];
   }
 }
 
@@ -101,9 +104,10 @@ std::string Kvm(const std::string& more) {
 }
 
 int64_t KvmBytes(int64_t rows, int64_t blocks, int64_t gates) {
-  const int64_t row = (16 + 16 + 1) * 4 + (16 + 16) * 4;
-  const int64_t block = 2 * (16 * 16 + 4 * 16) * 4;  // keys lie in panels of 16
-  return 2 * rows * row + blocks * block + 2 * gates * 4;
+  const int64_t row = (16 + 16 + 1) * 4 + 16 * 4;
+  const int64_t readout_keys = rows == 0 ? 0 : 16 * 16 * 4;  // one panel of 16
+  const int64_t block = 2 * (16 * 16 + 4 * 16) * 4;
+  return 2 * (rows * row + readout_keys) + blocks * block + 2 * gates * 4;
 }
 
 TEST(StateSize, KvmWithFixedBudgetStopsGrowing) {
@@ -142,9 +146,10 @@ TEST(StateSize, KvmAppendsAtMostAChunkAtATime) {
 
 TEST(StateSize, IntegersAreForRowsAlone) {
   const std::string kvm = Kvm("budget { min_rows: 4 }");
-  const int64_t row = (16 + 16 + 1) * 4 + (16 + 16) + 2 * 4;  // two scales
-  const int64_t block = 2 * (16 * 16 + 4 * 16) * 2;           // bfloat16
-  EXPECT_EQ(SizeOfOne(kvm, DType::kI8, 13).bytes, 2 * 4 * row + 2 * block + 2 * 5 * 4);
+  const int64_t row = (16 + 16 + 1) * 4 + 16 + 2 * 4;  // two scales
+  const int64_t readout_keys = 16 * 16;
+  const int64_t block = 2 * (16 * 16 + 4 * 16) * 2;  // bfloat16
+  EXPECT_EQ(SizeOfOne(kvm, DType::kI8, 13).bytes, 2 * (4 * row + readout_keys) + 2 * block + 2 * 5 * 4);
   const std::string attention = "attention { projections { num_heads: 2 rotary_dim: 2 } }";
   EXPECT_EQ(SizeOfOne(attention, DType::kI8, 300).bytes, SizeOfOne(attention, DType::kBF16, 300).bytes);
   EXPECT_EQ(FullCacheByteSize(OneLayer(attention), DType::kI8, 300),

@@ -2,9 +2,12 @@
 
 #include <algorithm>
 #include <cassert>
+#include <memory>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "kvm/kernels/bfloat16.h"
+#include "kvm/status_macros.h"
 
 namespace kvm {
 namespace {
@@ -49,19 +52,31 @@ void ReadPosition(const BlockWindowShape& shape, int64_t head, int64_t index, co
 
 }  // namespace
 
+int64_t NewestBlocksBegin(int64_t position, int64_t block_len, int64_t num_blocks) {
+  const int64_t begun = (position + block_len - 1) / block_len;
+  return std::max<int64_t>(0, begun - num_blocks) * block_len;
+}
+
+BlockWindow::Block BlockWindow::NewBlock() const {
+  const int64_t element = SizeOf(shape_.dtype);
+  Block block;
+  block.keys.resize(NumElements(KeysShape()) * element);
+  block.values.resize(NumElements(ValuesShape()) * element);
+  return block;
+}
+
+Shape BlockWindow::KeysShape() const {
+  const int64_t panels = KeyPanelElements(shape_.block_len, 1) / kKeyPanel;
+  return {shape_.num_heads, panels, shape_.qk_dim, kKeyPanel};
+}
+
 void BlockWindow::Append(MatrixView<const float> keys, MatrixView<const float> values) {
   assert(keys.rows == values.rows && keys.cols == shape_.num_heads * shape_.qk_dim &&
          values.cols == shape_.num_heads * shape_.v_dim);
-  const int64_t element = SizeOf(shape_.dtype);
   for (int64_t r = 0; r < keys.rows; ++r, ++end_) {
     const int64_t index = end_ % shape_.block_len;
-    if (index == 0) {
-      Block block;
-      block.keys.resize(shape_.num_heads * KeyPanelElements(shape_.block_len, shape_.qk_dim) * element);
-      block.values.resize(shape_.num_heads * shape_.block_len * shape_.v_dim * element);
-      blocks_.push_back(std::move(block));
-    }
-    Block& block = blocks_.back();
+    if (index == 0) blocks_.emplace_back(std::make_unique<Block>(NewBlock()));
+    Block& block = blocks_.back().Mutable();
     const auto write = shape_.dtype == DType::kF32 ? WritePosition<float> : WritePosition<BFloat16>;
     write(shape_, index, keys.row(r), values.row(r), block.keys.data(), block.values.data());
   }
@@ -78,10 +93,10 @@ void BlockWindow::DropBefore(int64_t position) {
 void BlockWindow::AppendSegments(int64_t head, std::vector<KeyValueSegment>* segments) const {
   const int64_t element = SizeOf(shape_.dtype);
   int64_t first = begin_;
-  for (const Block& block : blocks_) {
+  for (const CopyOnWrite<Block>& block : blocks_) {
     KeyValueSegment segment;
-    segment.keys = block.keys.data() + head * KeyPanelElements(shape_.block_len, shape_.qk_dim) * element;
-    segment.values = block.values.data() + head * shape_.block_len * shape_.v_dim * element;
+    segment.keys = block->keys.data() + head * KeyPanelElements(shape_.block_len, shape_.qk_dim) * element;
+    segment.values = block->values.data() + head * shape_.block_len * shape_.v_dim * element;
     segment.dtype = shape_.dtype;
     segment.count = std::min(shape_.block_len, end_ - first);
     segment.first_position = first;
@@ -96,7 +111,7 @@ void BlockWindow::Read(int64_t head, int64_t first, int64_t count, MatrixView<fl
   const auto read = shape_.dtype == DType::kF32 ? ReadPosition<float> : ReadPosition<BFloat16>;
   for (int64_t r = 0; r < count; ++r) {
     const int64_t offset = first + r - begin_;
-    const Block& block = blocks_[offset / shape_.block_len];
+    const Block& block = *blocks_[offset / shape_.block_len];
     read(shape_, head, offset % shape_.block_len, block.keys.data(), block.values.data(), keys.row(r), values.row(r));
   }
 }
@@ -106,6 +121,33 @@ int64_t BlockWindow::ByteSize() const { return static_cast<int64_t>(blocks_.size
 int64_t BlockWindow::BlockByteSize(const BlockWindowShape& shape) {
   return shape.num_heads * (KeyPanelElements(shape.block_len, shape.qk_dim) + shape.block_len * shape.v_dim) *
          SizeOf(shape.dtype);
+}
+
+void BlockWindow::Save(const StateWriter& out) const {
+  out.Number("begin", begin_);
+  out.Number("end", end_);
+  int64_t first = begin_;
+  for (const CopyOnWrite<Block>& block : blocks_) {
+    const StateWriter part = out.Part(absl::StrCat("block.", first / shape_.block_len));
+    part.Tensor("keys", shape_.dtype, KeysShape(), block->keys.data());
+    part.Tensor("values", shape_.dtype, ValuesShape(), block->values.data());
+    first += shape_.block_len;
+  }
+}
+
+absl::Status BlockWindow::Restore(const StateReader& in, int64_t begin, int64_t end) {
+  assert(blocks_.empty() && begin <= end && (begin == 0 || begin % shape_.block_len == 0));
+  ASSIGN_OR_RETURN(begin_, in.Number("begin", begin, begin));
+  ASSIGN_OR_RETURN(end_, in.Number("end", end, end));
+  // `end` may be a number of a hostile file: the first block that is not there ends this, however many it promises.
+  for (int64_t first = begin; first < end; first += shape_.block_len) {
+    const StateReader part = in.Part(absl::StrCat("block.", first / shape_.block_len));
+    auto block = std::make_unique<Block>(NewBlock());
+    RETURN_IF_ERROR(part.Tensor("keys", shape_.dtype, KeysShape(), block->keys.data()));
+    RETURN_IF_ERROR(part.Tensor("values", shape_.dtype, ValuesShape(), block->values.data()));
+    blocks_.emplace_back(std::move(block));
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace kvm

@@ -8,10 +8,13 @@
 #include <deque>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "kvm/kernels/dtype.h"
 #include "kvm/kernels/key_value.h"
 #include "kvm/kernels/matrix_view.h"
 #include "kvm/state/aligned_vector.h"
+#include "kvm/state/copy_on_write.h"
+#include "kvm/state/state_fields.h"
 
 namespace kvm {
 
@@ -23,7 +26,10 @@ struct BlockWindowShape {
   DType dtype = DType::kF32;  // kF32 or kBF16
 };
 
-// Copies are deep (Fork). Thread-compatible.
+// Where the newest `num_blocks` blocks begin, the last of them possibly in part, after `position` tokens.
+int64_t NewestBlocksBegin(int64_t position, int64_t block_len, int64_t num_blocks);
+
+// Copies share blocks until one side writes to them: only the newest can be. Thread-compatible, as plain values are.
 class BlockWindow {
  public:
   explicit BlockWindow(const BlockWindowShape& shape) : shape_(shape) {}
@@ -48,6 +54,13 @@ class BlockWindow {
   int64_t ByteSize() const;
   static int64_t BlockByteSize(const BlockWindowShape& shape);
 
+  // "begin", "end", and of every block "block.I.keys" [num_heads, panels, qk_dim, kKeyPanel] and "block.I.values"
+  // [num_heads, block_len, v_dim], I being the block's first position / block_len.
+  void Save(const StateWriter& out) const;
+  // Takes over what Save() wrote of a window with exactly these positions; `begin` is a multiple of block_len. This one
+  // is new. InvalidArgument naming the field that is not as it must be.
+  absl::Status Restore(const StateReader& in, int64_t begin, int64_t end);
+
  private:
   // keys: per head panels of block_len keys; values: per head [block_len, v_dim].
   struct Block {
@@ -55,10 +68,15 @@ class BlockWindow {
     AlignedVector<unsigned char> values;
   };
 
+  // Of zeros.
+  Block NewBlock() const;
+  Shape KeysShape() const;
+  Shape ValuesShape() const { return {shape_.num_heads, shape_.block_len, shape_.v_dim}; }
+
   BlockWindowShape shape_;
   int64_t begin_ = 0;
   int64_t end_ = 0;
-  std::deque<Block> blocks_;
+  std::deque<CopyOnWrite<Block>> blocks_;
 };
 
 }  // namespace kvm

@@ -1,8 +1,10 @@
 #include "kvm/state/block_window.h"
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
+#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "kvm/kernels/bfloat16.h"
 
@@ -165,6 +167,132 @@ TEST(BlockWindowTest, CopiesAreIndependent) {
   EXPECT_EQ(window.end(), 6);
   ExpectHolds(window, kShape);
   ExpectHolds(copy, kShape);
+}
+
+// Where the keys of each block lie.
+std::vector<const void*> BlocksOf(const BlockWindow& window) {
+  std::vector<KeyValueSegment> segments;
+  window.AppendSegments(0, &segments);
+  std::vector<const void*> blocks;
+  for (const KeyValueSegment& segment : segments) blocks.push_back(segment.keys);
+  return blocks;
+}
+
+TEST(BlockWindowTest, CopiesShareAllBlocksButTheOneThatIsWrittenTo) {
+  BlockWindow window(kShape);
+  AppendPositions(10, kShape, window);
+  BlockWindow copy = window;
+  const std::vector<const void*> blocks = BlocksOf(window);
+  EXPECT_EQ(BlocksOf(copy), blocks);
+  AppendPositions(1, kShape, copy);
+  EXPECT_EQ(BlocksOf(window), blocks);
+  const std::vector<const void*> of_copy = BlocksOf(copy);
+  EXPECT_EQ(of_copy[0], blocks[0]);
+  EXPECT_EQ(of_copy[1], blocks[1]);
+  EXPECT_NE(of_copy[2], blocks[2]);
+  ExpectHolds(window, kShape);
+  ExpectHolds(copy, kShape);
+  // Nobody shares the last block of either now.
+  AppendPositions(1, kShape, window);
+  EXPECT_EQ(BlocksOf(window), blocks);
+}
+
+TEST(BlockWindowTest, NewestBlocksBegin) {
+  const int64_t begins[] = {0, 0, 0, 0, 0, 0, 0, 3, 3, 3, 6};
+  for (int64_t position = 0; position <= 10; ++position) {
+    EXPECT_EQ(NewestBlocksBegin(position, 3, 2), begins[position]) << position;
+  }
+}
+
+StateFields FieldsOf(const BlockWindow& window) {
+  StateFields fields;
+  window.Save(StateWriter(&fields));
+  return fields;
+}
+
+absl::Status RestoreInto(BlockWindow& window, const StateFields& fields, int64_t begin, int64_t end) {
+  const StateReader in(fields);
+  const absl::Status status = window.Restore(in, begin, end);
+  return status.ok() ? in.Finish() : status;
+}
+
+TEST(BlockWindowTest, SavesBlocksAsTheyLie) {
+  BlockWindow window(kShape);
+  AppendPositions(10, kShape, window);
+  window.DropBefore(4);
+  const StateFields fields = FieldsOf(window);
+  std::vector<std::string> names;
+  for (const StateTensor& tensor : fields.tensors) names.push_back(tensor.name);
+  EXPECT_THAT(names, ::testing::ElementsAre("block.1.keys", "block.1.values", "block.2.keys", "block.2.values"));
+  EXPECT_EQ(fields.tensors[0].view.shape, (Shape{2, 1, 3, 16}));
+  EXPECT_EQ(fields.tensors[1].view.shape, (Shape{2, 4, 5}));
+  EXPECT_EQ(fields.tensors[0].view.data, BlocksOf(window)[0]);
+  EXPECT_EQ(fields.ByteSize(), window.ByteSize());
+}
+
+TEST(BlockWindowTest, RestoredWindowsGoOn) {
+  for (DType dtype : {DType::kF32, DType::kBF16}) {
+    BlockWindowShape shape = kShape;
+    shape.dtype = dtype;
+    for (const int64_t end : {0, 1, 4, 8, 10}) {
+      BlockWindow window(shape);
+      AppendPositions(end, shape, window);
+      window.DropBefore(4);
+      BlockWindow restored(shape);
+      ASSERT_TRUE(RestoreInto(restored, FieldsOf(window), window.begin(), end).ok());
+      EXPECT_EQ(restored.ByteSize(), window.ByteSize());
+      AppendPositions(7, shape, restored);
+      EXPECT_EQ(restored.begin(), window.begin());
+      EXPECT_EQ(restored.end(), end + 7);
+      ExpectHolds(restored, shape);
+    }
+  }
+}
+
+void ExpectRefused(const StateFields& fields, int64_t begin, int64_t end, const std::string& name) {
+  BlockWindow window(kShape);
+  const absl::Status status = RestoreInto(window, fields, begin, end);
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(status.message()), ::testing::HasSubstr(name));
+}
+
+TEST(BlockWindowTest, OtherPositionsAreRefused) {
+  BlockWindow window(kShape);
+  AppendPositions(10, kShape, window);
+  window.DropBefore(4);
+  const StateFields fields = FieldsOf(window);
+  ExpectRefused(fields, 0, 10, "begin");
+  ExpectRefused(fields, 8, 10, "begin");
+  ExpectRefused(fields, 4, 11, "end");
+}
+
+TEST(BlockWindowTest, MoreBlocksThanThereAreAreRefusedHoweverMany) {
+  BlockWindow window(kShape);
+  AppendPositions(10, kShape, window);
+  StateFields fields = FieldsOf(window);
+  fields.numbers[1].value = int64_t{1} << 48;
+  ExpectRefused(fields, 0, int64_t{1} << 48, "block.3.keys");
+}
+
+TEST(BlockWindowTest, FewerBlocksLeaveSomeOver) {
+  BlockWindow window(kShape);
+  AppendPositions(10, kShape, window);
+  StateFields fields = FieldsOf(window);
+  fields.numbers[1].value = 8;
+  ExpectRefused(fields, 0, 8, "block.2.keys");
+}
+
+TEST(BlockWindowTest, BlocksOfAnotherShapeAreRefused) {
+  BlockWindowShape shape = kShape;
+  shape.dtype = DType::kBF16;
+  BlockWindow halves(shape);
+  AppendPositions(3, shape, halves);
+  ExpectRefused(FieldsOf(halves), 0, 3, "block.0.keys: got BF16");
+  shape = kShape;
+  shape.v_dim = 6;
+  BlockWindow wide(shape);
+  AppendPositions(3, shape, wide);
+  ExpectRefused(FieldsOf(wide), 0, 3, "block.0.values: got F32 [2, 4, 6]");
 }
 
 }  // namespace

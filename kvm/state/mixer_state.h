@@ -11,6 +11,18 @@
 
 namespace kvm {
 
+// Positions begin <= p < end.
+struct PositionRange {
+  int64_t begin = 0;
+  int64_t end = 0;
+};
+
+// Where the past lies, for reports. Both are empty for a state of a fixed size, which all of the past went into.
+struct StateCoverage {
+  PositionRange rows;    // what the rows of compressed state have taken in
+  PositionRange window;  // what is kept as it is, key by key (sinks aside); may overlap with `rows`
+};
+
 // What one mixer remembers of one sequence. Each mixer has its own derived class.
 class MixerState {
  public:
@@ -24,9 +36,12 @@ class MixerState {
   // Everything the state consists of, as it lies in memory: the tensors are ByteSize() bytes.
   virtual void Save(const StateWriter& out) const = 0;
 
-  // Takes over what Save() wrote of a state of the same mixer: afterwards both go on to the same bits. InvalidArgument
-  // for fields that are missing or cannot be; this state is then good for nothing but to be destroyed.
-  virtual absl::Status Restore(const StateReader& in) = 0;
+  // Takes over what Save() wrote of a state of the same mixer after `position` tokens: afterwards both go on to the
+  // same bits. This state must be new. The fields may come from a hostile file: what decides where Extend reads and
+  // writes is checked against `position` and this state's own shapes, and nothing is allocated for a tensor that is not
+  // there. InvalidArgument for fields that are missing or cannot be; this state is then good for nothing but to be
+  // destroyed.
+  virtual absl::Status Restore(const StateReader& in, int64_t position) = 0;
 
   // The complete state as tensors, in canonical layouts and under the names of the published cache (docs/concepts.md):
   // kvm_s_k [Hk, M, dk], rwkv7_time_mix [H, dk, dv], att_final_token [1, D], ...
@@ -34,6 +49,8 @@ class MixerState {
 
   // Rows of compressed state (KVM: M), 0 for mixers that have none.
   virtual int64_t NumRows() const { return 0; }
+
+  virtual StateCoverage Coverage() const { return {}; }
 };
 
 }  // namespace kvm

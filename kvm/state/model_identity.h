@@ -10,7 +10,7 @@ namespace kvm {
 
 // What a state belongs to: it means nothing to another model, and with other options it would not go on to the bit.
 struct ModelIdentity {
-  uint64_t fingerprint = 0;  // of spec and weights (kvm/io/content_hash.h)
+  uint64_t fingerprint = 0;  // of spec and weights (kvm/io/model_fingerprint.h)
   std::string weights;       // how matrices are kept: "as-is", "f32", "bf16", "int8"
   DType state = DType::kF32;
   bool chunked_recurrences = false;

@@ -5,11 +5,13 @@
 
 #include <cstdint>
 
+#include "absl/status/status.h"
 #include "absl/types/span.h"
 #include "kvm/kernels/key_value.h"
 #include "kvm/kernels/matrix_view.h"
 #include "kvm/kernels/ovq_dictionary.h"
 #include "kvm/state/aligned_vector.h"
+#include "kvm/state/state_fields.h"
 
 namespace kvm {
 
@@ -33,11 +35,22 @@ class OvqMemory {
   // Copies all keys [count, dim], values [count, dim] and counts [count].
   void Read(MatrixView<float> keys, MatrixView<float> values, absl::Span<float> counts) const;
 
-  // Bytes of the centroids in use.
+  // Bytes of the centroids in use, whose keys count in whole panels.
   int64_t ByteSize() const { return ByteSizeOf(count_, dim_); }
   static int64_t ByteSizeOf(int64_t count, int64_t dim);
 
+  // "centroids"; "keys" [panels, dim, kKeyPanel], "values" [centroids, dim], "counts" [centroids], "log_counts"
+  // [centroids].
+  void Save(const StateWriter& out) const;
+  // Takes over what Save() wrote of a dictionary with exactly this many centroids. InvalidArgument naming the field
+  // that is not as it must be.
+  absl::Status Restore(const StateReader& in, int64_t centroids);
+
  private:
+  // Makes room for this many centroids, rounded up to whole panels.
+  void Grow(int64_t capacity);
+  Shape KeysShape(int64_t count) const;
+
   int64_t dim_;
   int64_t count_ = 0;
   int64_t capacity_ = 0;

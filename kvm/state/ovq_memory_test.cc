@@ -1,8 +1,10 @@
 #include "kvm/state/ovq_memory.h"
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
+#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
 namespace kvm {
@@ -60,7 +62,7 @@ TEST(OvqMemoryTest, CentroidsSurviveGrowth) {
   OvqMemory memory(kDim);
   for (int i = 0; i < 100; ++i) Add(static_cast<float>(i), memory);
   ExpectHolds(100, memory);
-  EXPECT_EQ(memory.ByteSize(), 100 * (3 + 3 + 1 + 1) * 4);
+  EXPECT_EQ(memory.ByteSize(), (112 * 3 + 100 * (3 + 1 + 1)) * 4);  // keys lie in panels of 16
 }
 
 TEST(OvqMemoryTest, ReadoutIsAStateSegmentWithBiasesIfWanted) {
@@ -81,6 +83,39 @@ TEST(OvqMemoryTest, CopiesAreIndependent) {
   ExpectHolds(1, memory);
   ExpectHolds(2, copy);
   EXPECT_NE(memory.Readout(false).keys, copy.Readout(false).keys);
+}
+
+StateFields FieldsOf(const OvqMemory& memory) {
+  StateFields fields;
+  memory.Save(StateWriter(&fields));
+  return fields;
+}
+
+TEST(OvqMemoryTest, RestoredDictionariesGoOn) {
+  for (int count : {0, 1, 16, 40}) {
+    OvqMemory memory(kDim), restored(kDim);
+    for (int i = 0; i < count; ++i) Add(static_cast<float>(i), memory);
+    const StateFields fields = FieldsOf(memory);
+    EXPECT_EQ(fields.ByteSize(), memory.ByteSize());
+    const StateReader in(fields);
+    ASSERT_TRUE(restored.Restore(in, count).ok());
+    EXPECT_TRUE(in.Finish().ok());
+    for (int i = count; i < 100; ++i) Add(static_cast<float>(i), restored);
+    ExpectHolds(100, restored);
+  }
+}
+
+TEST(OvqMemoryTest, OtherNumbersOfCentroidsAreRefused) {
+  OvqMemory memory(kDim), restored(kDim);
+  Add(0, memory);
+  StateFields fields = FieldsOf(memory);
+  const auto message = [&](int64_t centroids) {
+    return std::string(restored.Restore(StateReader(fields), centroids).message());
+  };
+  EXPECT_THAT(message(2), ::testing::HasSubstr("centroids: got 1, expected 2"));
+  // More than there is memory for.
+  fields.numbers[0].value = int64_t{1} << 40;
+  EXPECT_THAT(message(int64_t{1} << 40), ::testing::HasSubstr("keys: got F32 [1, 3, 16]"));
 }
 
 }  // namespace

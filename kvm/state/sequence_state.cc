@@ -1,8 +1,10 @@
 #include "kvm/state/sequence_state.h"
 
+#include <cassert>
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "kvm/status_macros.h"
 
 namespace kvm {
 
@@ -10,10 +12,7 @@ SequenceState SequenceState::Fork() const {
   SequenceState copy;
   copy.stack_id_ = stack_id_;
   copy.position_ = position_;
-  copy.layers_.reserve(layers_.size());
-  for (const LayerState& layer : layers_) {
-    copy.layers_.push_back({layer.mixer ? layer.mixer->Clone() : nullptr, layer.mlp_shift, layer.anchor_shift});
-  }
+  copy.layers_ = layers_;
   return copy;
 }
 
@@ -24,6 +23,30 @@ int64_t SequenceState::ByteSize() const {
     bytes += static_cast<int64_t>((layer.mlp_shift.size() + layer.anchor_shift.size()) * sizeof(float));
   }
   return bytes;
+}
+
+void SequenceState::Save(const StateWriter& out) const {
+  out.Number("position", position_);
+  for (int64_t i = 0; i < num_layers(); ++i) {
+    const StateWriter part = out.Part(absl::StrCat("layer.", i));
+    const LayerState& layer = layers_[i];
+    if (layer.mixer) layer.mixer->Save(part.Part("mixer"));
+    part.Floats("mlp_shift", layer.mlp_shift);
+    part.Floats("anchor_shift", layer.anchor_shift);
+  }
+}
+
+absl::Status SequenceState::Restore(const StateReader& in) {
+  assert(position_ == 0);
+  ASSIGN_OR_RETURN(position_, in.Number("position", 0, kMaxPosition));
+  for (int64_t i = 0; i < num_layers(); ++i) {
+    const StateReader part = in.Part(absl::StrCat("layer.", i));
+    LayerState& layer = layers_[i];
+    if (layer.mixer) RETURN_IF_ERROR(layer.mixer.Mutable().Restore(part.Part("mixer"), position_));
+    RETURN_IF_ERROR(part.Floats("mlp_shift", absl::MakeSpan(layer.mlp_shift)));
+    RETURN_IF_ERROR(part.Floats("anchor_shift", absl::MakeSpan(layer.anchor_shift)));
+  }
+  return absl::OkStatus();
 }
 
 std::vector<NamedTensor> SequenceState::Export() const {

@@ -8,10 +8,16 @@
 #include <utility>
 #include <vector>
 
+#include "absl/status/status.h"
+#include "kvm/kernels/tensor.h"
 #include "kvm/state/copy_on_write.h"
 #include "kvm/state/mixer_state.h"
+#include "kvm/state/state_fields.h"
 
 namespace kvm {
+
+// More tokens than any sequence takes, yet far from overflow.
+inline constexpr int64_t kMaxPosition = int64_t{1} << 48;
 
 struct LayerState {
   CopyOnWrite<MixerState> mixer;
@@ -37,17 +43,19 @@ class SequenceState {
   LayerState& layer(int64_t i) { return layers_[i]; }
   const LayerState& layer(int64_t i) const { return layers_[i]; }
 
-  // An independent copy that shares memory until one side changes: cheap.
+  // An independent copy that shares memory until one side changes: cheap. The two may be used on two threads at once.
   SequenceState Fork() const;
 
+  // Bytes of memory that hold the past, whether forks share them or not.
   int64_t ByteSize() const;
 
-  // Everything the state consists of: "position", and per layer "layer.I.mixer.…" (MixerState::Save), "layer.I.mlp_shift"
-  // and "layer.I.anchor_shift". The tensors are ByteSize() bytes.
+  // Everything the state consists of: "position", and per layer "layer.I.mixer.…" (MixerState::Save),
+  // "layer.I.mlp_shift" and "layer.I.anchor_shift". The tensors are ByteSize() bytes.
   void Save(const StateWriter& out) const;
 
   // Takes over what Save() wrote of a sequence of the same stack; this one must be new. Errors as MixerState::Restore,
-  // and this sequence is then good for nothing but to be destroyed.
+  // and this sequence is then good for nothing but to be destroyed. What `in` has besides is for its owner to refuse,
+  // with StateReader::Finish.
   absl::Status Restore(const StateReader& in);
 
   // The complete state as tensors: what each layer's mixer exports as "cache.I.NAME", and "cache.I.mlp_final_token"

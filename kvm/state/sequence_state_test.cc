@@ -1,38 +1,71 @@
 #include "kvm/state/sequence_state.h"
 
+#include <string>
 #include <utility>
+#include <vector>
 
+#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
 namespace kvm {
 namespace {
 
-// Remembers one number and claims ten bytes for it.
+using ::testing::HasSubstr;
+
+// Remembers one number.
 class NumberState : public MixerState {
  public:
   explicit NumberState(int number) : number(number) {}
   std::unique_ptr<MixerState> Clone() const override { return std::make_unique<NumberState>(number); }
-  int64_t ByteSize() const override { return 10; }
+  int64_t ByteSize() const override { return sizeof(number); }
+  void Save(const StateWriter& out) const override { out.Tensor("number", DType::kI32, {}, &number); }
+  absl::Status Restore(const StateReader& in, int64_t position) override {
+    restored_at = position;
+    return in.Tensor("number", DType::kI32, {}, &number);
+  }
   std::vector<NamedTensor> Export() const override {
     std::vector<NamedTensor> tensors;
     tensors.push_back({"number", Tensor::FromInts({}, {number})});
     return tensors;
   }
 
-  int number;
+  int32_t number;
+  int64_t restored_at = 0;
 };
 
-int& NumberOf(SequenceState& state, int64_t layer) {
-  return static_cast<NumberState*>(state.layer(layer).mixer.get())->number;
+CopyOnWrite<MixerState> Number(int number) { return CopyOnWrite<MixerState>(std::make_unique<NumberState>(number)); }
+
+const NumberState& StateOf(const SequenceState& state, int64_t layer) {
+  return static_cast<const NumberState&>(*state.layer(layer).mixer);
+}
+int NumberOf(const SequenceState& state, int64_t layer) { return StateOf(state, layer).number; }
+void SetNumber(SequenceState& state, int64_t layer, int number) {
+  static_cast<NumberState&>(state.layer(layer).mixer.Mutable()).number = number;
 }
 
 SequenceState TwoLayers() {
   std::vector<LayerState> layers(2);
-  layers[0].mixer = std::make_unique<NumberState>(5);
+  layers[0].mixer = Number(5);
   layers[0].mlp_shift = {1, 2, 3};
-  layers[1].mixer = std::make_unique<NumberState>(6);
+  layers[1].mixer = Number(6);
   layers[1].anchor_shift = {4, 5};
   return SequenceState(/*stack_id=*/42, std::move(layers));
+}
+
+// The same stack, nothing taken in.
+SequenceState NewTwoLayers() {
+  std::vector<LayerState> layers(2);
+  layers[0].mixer = Number(0);
+  layers[0].mlp_shift.resize(3);
+  layers[1].mixer = Number(0);
+  layers[1].anchor_shift.resize(2);
+  return SequenceState(/*stack_id=*/42, std::move(layers));
+}
+
+StateFields FieldsOf(const SequenceState& state) {
+  StateFields fields;
+  state.Save(StateWriter(&fields));
+  return fields;
 }
 
 TEST(SequenceStateTest, EmptyStateStandsAtZeroAndHoldsNothing) {
@@ -43,7 +76,7 @@ TEST(SequenceStateTest, EmptyStateStandsAtZeroAndHoldsNothing) {
   EXPECT_EQ(state.Fork().num_layers(), 0);
 }
 
-TEST(SequenceStateTest, ByteSizeAddsMixersAndShifts) { EXPECT_EQ(TwoLayers().ByteSize(), 10 + 12 + 10 + 8); }
+TEST(SequenceStateTest, ByteSizeAddsMixersAndShifts) { EXPECT_EQ(TwoLayers().ByteSize(), 4 + 12 + 4 + 8); }
 
 TEST(SequenceStateTest, LayersWithoutMemoryOfTheirOwnTakeNoBytes) {
   const SequenceState state(1, std::vector<LayerState>(3));
@@ -79,14 +112,87 @@ TEST(SequenceStateTest, ExportNamesEveryTensorByItsLayer) {
 TEST(SequenceStateTest, ForkAndOriginalAreIndependent) {
   SequenceState state = TwoLayers();
   SequenceState fork = state.Fork();
-  NumberOf(fork, 0) = 99;
+  SetNumber(fork, 0, 99);
   fork.layer(0).mlp_shift[0] = 99;
   fork.Advance(3);
   EXPECT_EQ(NumberOf(state, 0), 5);
   EXPECT_EQ(state.layer(0).mlp_shift[0], 1);
   EXPECT_EQ(state.position(), 0);
-  NumberOf(state, 1) = 77;
+  SetNumber(state, 1, 77);
   EXPECT_EQ(NumberOf(fork, 1), 6);
+}
+
+TEST(SequenceStateTest, ForkSharesEachLayerUntilItIsWrittenTo) {
+  SequenceState state = TwoLayers();
+  SequenceState fork = state.Fork();
+  EXPECT_EQ(state.layer(0).mixer.get(), fork.layer(0).mixer.get());
+  SetNumber(fork, 0, 99);
+  EXPECT_NE(state.layer(0).mixer.get(), fork.layer(0).mixer.get());
+  EXPECT_EQ(state.layer(1).mixer.get(), fork.layer(1).mixer.get());
+}
+
+TEST(SequenceStateTest, FieldsAreNamedByLayer) {
+  SequenceState state = TwoLayers();
+  state.Advance(7);
+  const StateFields fields = FieldsOf(state);
+  ASSERT_EQ(fields.numbers.size(), 1u);
+  EXPECT_EQ(fields.numbers[0].name, "position");
+  EXPECT_EQ(fields.numbers[0].value, 7);
+  std::vector<std::string> names;
+  for (const StateTensor& tensor : fields.tensors) names.push_back(tensor.name);
+  EXPECT_THAT(names, ::testing::ElementsAre("layer.0.mixer.number", "layer.0.mlp_shift", "layer.1.mixer.number",
+                                            "layer.1.anchor_shift"));
+  EXPECT_EQ(fields.ByteSize(), state.ByteSize());
+}
+
+TEST(SequenceStateTest, RestoreTakesOverWhatWasSaved) {
+  SequenceState state = TwoLayers();
+  state.Advance(7);
+  const StateFields fields = FieldsOf(state);
+  SequenceState restored = NewTwoLayers();
+  const StateReader in(fields);
+  ASSERT_TRUE(restored.Restore(in).ok());
+  EXPECT_TRUE(in.Finish().ok());
+  EXPECT_EQ(restored.position(), 7);
+  EXPECT_EQ(NumberOf(restored, 0), 5);
+  EXPECT_EQ(NumberOf(restored, 1), 6);
+  EXPECT_EQ(StateOf(restored, 1).restored_at, 7);
+  EXPECT_EQ(restored.layer(0).mlp_shift, (std::vector<float>{1, 2, 3}));
+  EXPECT_EQ(restored.layer(1).anchor_shift, (std::vector<float>{4, 5}));
+}
+
+TEST(SequenceStateTest, RestoreNamesWhatIsMissingOrCannotBe) {
+  const SequenceState state = TwoLayers();
+  for (const char* const name : {"position", "layer.0.mixer.number", "layer.0.mlp_shift", "layer.1.anchor_shift"}) {
+    StateFields fields = FieldsOf(state);
+    if (fields.numbers[0].name == name) fields.numbers.clear();
+    for (auto tensor = fields.tensors.begin(); tensor != fields.tensors.end(); ++tensor) {
+      if (tensor->name != name) continue;
+      fields.tensors.erase(tensor);
+      break;
+    }
+    const absl::Status status = NewTwoLayers().Restore(StateReader(fields));
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_THAT(std::string(status.message()), HasSubstr(name));
+  }
+  for (const int64_t position : {int64_t{-1}, kMaxPosition + 1}) {
+    StateFields fields = FieldsOf(state);
+    fields.numbers[0].value = position;
+    const absl::Status status = NewTwoLayers().Restore(StateReader(fields));
+    EXPECT_THAT(std::string(status.message()), HasSubstr(std::to_string(position)));
+  }
+}
+
+TEST(SequenceStateTest, FieldsOfMoreLayersAreLeftOver) {
+  const SequenceState state = TwoLayers();
+  const StateFields fields = FieldsOf(state);
+  std::vector<LayerState> layers(1);
+  layers[0].mixer = Number(0);
+  layers[0].mlp_shift.resize(3);
+  SequenceState smaller(1, std::move(layers));
+  const StateReader in(fields);
+  EXPECT_TRUE(smaller.Restore(in).ok());
+  EXPECT_THAT(std::string(in.Finish().message()), HasSubstr("layer.1.mixer.number"));
 }
 
 }  // namespace

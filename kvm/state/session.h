@@ -14,7 +14,7 @@ namespace kvm {
 struct Session {
   SequenceState state;
   std::vector<int32_t> tokens;          // all that the state has taken in, in order: state.position() of them
-  std::vector<float> logits;            // of the token that comes next [vocab_size]; empty without tokens
+  std::vector<float> logits;            // of the token that comes next [vocab_size]; empty when not known
   std::optional<SamplerState> sampler;  // of the generation that was going on
 
   // Cheap: the state is shared until one side changes.

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cassert>
 
+#include "kvm/status_macros.h"
+
 namespace kvm {
 
 SlotMemory::SlotMemory(int64_t qk_dim, int64_t v_dim, DType readout)
@@ -12,18 +14,8 @@ SlotMemory::SlotMemory(int64_t qk_dim, int64_t v_dim, DType readout)
 
 SlotRows SlotMemory::Reserve(int64_t additional) {
   if (count_ + additional > capacity_) {
-    // Half as much again, so that growing one row at a time copies each row a few times only; whole panels.
-    const int64_t wanted = std::max(count_ + additional, capacity_ + capacity_ / 2);
-    capacity_ = (wanted + kKeyPanel - 1) / kKeyPanel * kKeyPanel;
-    key_sums_.resize(capacity_ * qk_dim_);
-    value_sums_.resize(capacity_ * v_dim_);
-    radii_.resize(capacity_);
-    readout_keys_.resize(KeyPanelElements(capacity_, qk_dim_) * SizeOf(readout_));
-    readout_values_.resize(capacity_ * v_dim_ * SizeOf(readout_));
-    if (readout_ == DType::kI8) {
-      readout_key_scales_.resize(capacity_);
-      readout_value_scales_.resize(capacity_);
-    }
+    // Half as much again, so that growing one row at a time copies each row a few times only.
+    Grow(std::max(count_ + additional, capacity_ + capacity_ / 2));
   }
   SlotRows rows;
   rows.count = count_;
@@ -39,6 +31,19 @@ SlotRows SlotMemory::Reserve(int64_t additional) {
   rows.readout_key_scales = readout_key_scales_.data();
   rows.readout_value_scales = readout_value_scales_.data();
   return rows;
+}
+
+void SlotMemory::Grow(int64_t capacity) {
+  capacity_ = (capacity + kKeyPanel - 1) / kKeyPanel * kKeyPanel;
+  key_sums_.resize(capacity_ * qk_dim_);
+  value_sums_.resize(capacity_ * v_dim_);
+  radii_.resize(capacity_);
+  readout_keys_.resize(KeyPanelElements(capacity_, qk_dim_) * SizeOf(readout_));
+  readout_values_.resize(capacity_ * v_dim_ * SizeOf(readout_));
+  if (readout_ == DType::kI8) {
+    readout_key_scales_.resize(capacity_);
+    readout_value_scales_.resize(capacity_);
+  }
 }
 
 void SlotMemory::Commit(const SlotRows& rows) {
@@ -73,7 +78,40 @@ absl::Span<const float> SlotMemory::radii() const { return {radii_.data(), stati
 int64_t SlotMemory::ByteSizeOf(int64_t count, int64_t qk_dim, int64_t v_dim, DType readout) {
   const int64_t sums_and_radius = (qk_dim + v_dim + 1) * SizeOf(DType::kF32);
   const int64_t scales = readout == DType::kI8 ? 2 * SizeOf(DType::kF32) : 0;
-  return count * (sums_and_radius + (qk_dim + v_dim) * SizeOf(readout) + scales);
+  return count * (sums_and_radius + v_dim * SizeOf(readout) + scales) +
+         KeyPanelElements(count, qk_dim) * SizeOf(readout);
+}
+
+Shape SlotMemory::ReadoutKeysShape(int64_t count) const {
+  return {KeyPanelElements(count, 1) / kKeyPanel, qk_dim_, kKeyPanel};
+}
+
+void SlotMemory::Save(const StateWriter& out) const {
+  out.Number("rows", count_);
+  out.Tensor("key_sums", DType::kF32, {count_, qk_dim_}, key_sums_.data());
+  out.Tensor("value_sums", DType::kF32, {count_, v_dim_}, value_sums_.data());
+  out.Floats("radii", radii());
+  out.Tensor("readout_keys", readout_, ReadoutKeysShape(count_), readout_keys_.data());
+  out.Tensor("readout_values", readout_, {count_, v_dim_}, readout_values_.data());
+  if (readout_ != DType::kI8) return;
+  out.Tensor("readout_key_scales", DType::kF32, {count_}, readout_key_scales_.data());
+  out.Tensor("readout_value_scales", DType::kF32, {count_}, readout_value_scales_.data());
+}
+
+absl::Status SlotMemory::Restore(const StateReader& in, int64_t min_rows, int64_t max_rows) {
+  ASSIGN_OR_RETURN(const int64_t rows, in.Number("rows", min_rows, max_rows));
+  // The number alone is not to be trusted with memory.
+  RETURN_IF_ERROR(in.View("key_sums", DType::kF32, {rows, qk_dim_}).status());
+  Grow(rows);
+  count_ = rows;
+  RETURN_IF_ERROR(in.Tensor("key_sums", DType::kF32, {rows, qk_dim_}, key_sums_.data()));
+  RETURN_IF_ERROR(in.Tensor("value_sums", DType::kF32, {rows, v_dim_}, value_sums_.data()));
+  RETURN_IF_ERROR(in.Tensor("radii", DType::kF32, {rows}, radii_.data()));
+  RETURN_IF_ERROR(in.Tensor("readout_keys", readout_, ReadoutKeysShape(rows), readout_keys_.data()));
+  RETURN_IF_ERROR(in.Tensor("readout_values", readout_, {rows, v_dim_}, readout_values_.data()));
+  if (readout_ != DType::kI8) return absl::OkStatus();
+  RETURN_IF_ERROR(in.Tensor("readout_key_scales", DType::kF32, {rows}, readout_key_scales_.data()));
+  return in.Tensor("readout_value_scales", DType::kF32, {rows}, readout_value_scales_.data());
 }
 
 }  // namespace kvm

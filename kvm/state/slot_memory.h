@@ -6,11 +6,13 @@
 
 #include <cstdint>
 
+#include "absl/status/status.h"
 #include "absl/types/span.h"
 #include "kvm/kernels/dtype.h"
 #include "kvm/kernels/key_value.h"
 #include "kvm/kernels/slot_rows.h"
 #include "kvm/state/aligned_vector.h"
+#include "kvm/state/state_fields.h"
 
 namespace kvm {
 
@@ -35,11 +37,23 @@ class SlotMemory {
   absl::Span<const float> value_sums() const;  // [count, v_dim]
   absl::Span<const float> radii() const;       // [count]
 
-  // Bytes of the rows in use: sums, radii and readout rows.
+  // Bytes of the rows in use: sums, radii and readout rows, whose keys count in whole panels.
   int64_t ByteSize() const { return ByteSizeOf(count_, qk_dim_, v_dim_, readout_); }
   static int64_t ByteSizeOf(int64_t count, int64_t qk_dim, int64_t v_dim, DType readout);
 
+  // "rows"; "key_sums" [rows, qk_dim], "value_sums" [rows, v_dim], "radii" [rows]; "readout_keys" [panels, qk_dim,
+  // kKeyPanel], "readout_values" [rows, v_dim], and of integers "readout_key_scales" [rows], "readout_value_scales"
+  // [rows].
+  void Save(const StateWriter& out) const;
+  // Takes over what Save() wrote of a memory with min_rows to max_rows rows. InvalidArgument naming the field that is
+  // not as it must be.
+  absl::Status Restore(const StateReader& in, int64_t min_rows, int64_t max_rows);
+
  private:
+  // Makes room for this many rows, rounded up to whole panels.
+  void Grow(int64_t capacity);
+  Shape ReadoutKeysShape(int64_t count) const;
+
   int64_t qk_dim_;
   int64_t v_dim_;
   DType readout_;

@@ -1,8 +1,10 @@
 #include "kvm/state/slot_memory.h"
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
+#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "kvm/kernels/bfloat16.h"
 
@@ -111,8 +113,10 @@ TEST(SlotMemoryTest, ByteSizeCountsRowsInUse) {
   SlotMemory memory(kQk, kV, DType::kF32);
   AddRow(1, memory);
   AddRow(2, memory);
-  EXPECT_EQ(memory.ByteSize(), 2 * (4 * (3 + 2 + 1) + 4 * (3 + 2)));
-  EXPECT_EQ(SlotMemory::ByteSizeOf(10, 128, 64, DType::kBF16), 10 * (4 * 193 + 2 * 192));
+  // Readout keys lie in panels of 16.
+  EXPECT_EQ(memory.ByteSize(), 2 * 4 * (3 + 2 + 1) + 4 * (16 * 3 + 2 * 2));
+  EXPECT_EQ(SlotMemory::ByteSizeOf(10, 128, 64, DType::kBF16), 10 * 4 * 193 + 2 * (16 * 128 + 10 * 64));
+  EXPECT_EQ(SlotMemory::ByteSizeOf(17, 128, 64, DType::kBF16), 17 * 4 * 193 + 2 * (32 * 128 + 17 * 64));
 }
 
 TEST(SlotMemoryTest, IntegerRowsHaveTwoScales) {
@@ -131,7 +135,7 @@ TEST(SlotMemoryTest, IntegerRowsHaveTwoScales) {
   EXPECT_EQ(static_cast<const int8_t*>(readout.values)[kV], 5);
   EXPECT_EQ(readout.key_scales[1], 0.5f);
   EXPECT_EQ(readout.value_scales[1], 0.25f);
-  EXPECT_EQ(memory.ByteSize(), 2 * (4 * (3 + 2 + 1) + (3 + 2) + 4 * 2));
+  EXPECT_EQ(memory.ByteSize(), 2 * 4 * (3 + 2 + 1) + (16 * 3 + 2 * 2) + 2 * 4 * 2);
   EXPECT_EQ(SlotMemory(kQk, kV, DType::kF32).Readout().key_scales, nullptr);
 }
 
@@ -145,6 +149,84 @@ TEST(SlotMemoryTest, CopiesAreIndependent) {
   EXPECT_EQ(memory.key_sums()[0], 1);
   EXPECT_EQ(copy.count(), 2);
   EXPECT_EQ(copy.key_sums()[0], 9);
+}
+
+StateFields FieldsOf(const SlotMemory& memory) {
+  StateFields fields;
+  memory.Save(StateWriter(&fields));
+  return fields;
+}
+
+absl::Status RestoreInto(SlotMemory& memory, const StateFields& fields, int64_t min_rows, int64_t max_rows) {
+  const StateReader in(fields);
+  const absl::Status status = memory.Restore(in, min_rows, max_rows);
+  return status.ok() ? in.Finish() : status;
+}
+
+TEST(SlotMemoryTest, SavesWhatByteSizeCounts) {
+  for (DType readout : {DType::kF32, DType::kBF16, DType::kI8}) {
+    for (int64_t count : {0, 1, 16, 17}) {
+      SlotMemory memory(kQk, kV, readout);
+      SlotRows rows = memory.Reserve(count);
+      rows.count = count;
+      memory.Commit(rows);
+      EXPECT_EQ(FieldsOf(memory).ByteSize(), memory.ByteSize()) << Name(readout) << " " << count;
+    }
+  }
+}
+
+TEST(SlotMemoryTest, RestoredRowsAreTheSameAndGrow) {
+  for (int count : {0, 1, 16, 40}) {
+    SlotMemory memory(kQk, kV, DType::kF32), restored(kQk, kV, DType::kF32);
+    for (int i = 0; i < count; ++i) AddRow(static_cast<float>(i), memory);
+    ASSERT_TRUE(RestoreInto(restored, FieldsOf(memory), 0, 40).ok());
+    for (int i = count; i < 100; ++i) AddRow(static_cast<float>(i), restored);
+    ASSERT_EQ(restored.count(), 100);
+    const KeyValueSegment readout = restored.Readout();
+    for (int64_t i = 0; i < 100; ++i) {
+      EXPECT_EQ(restored.key_sums()[i * kQk + 2], i);
+      EXPECT_EQ(restored.value_sums()[i * kV + 1], i);
+      EXPECT_EQ(restored.radii()[i], i);
+      EXPECT_EQ(static_cast<const float*>(readout.keys)[KeyPanelOffset(i, 1, kQk)], i);
+      EXPECT_EQ(static_cast<const float*>(readout.values)[i * kV], i);
+    }
+  }
+}
+
+TEST(SlotMemoryTest, IntegersAreRestoredWithTheirScales) {
+  SlotMemory memory(kQk, kV, DType::kI8), restored(kQk, kV, DType::kI8);
+  SlotRows rows = memory.Reserve(1);
+  static_cast<int8_t*>(rows.readout_keys)[KeyPanelOffset(0, 2, kQk)] = -127;
+  static_cast<int8_t*>(rows.readout_values)[1] = 5;
+  rows.readout_key_scales[0] = 0.5f;
+  rows.readout_value_scales[0] = 0.25f;
+  rows.count = 1;
+  memory.Commit(rows);
+  ASSERT_TRUE(RestoreInto(restored, FieldsOf(memory), 1, 1).ok());
+  const KeyValueSegment readout = restored.Readout();
+  EXPECT_EQ(static_cast<const int8_t*>(readout.keys)[KeyPanelOffset(0, 2, kQk)], -127);
+  EXPECT_EQ(static_cast<const int8_t*>(readout.values)[1], 5);
+  EXPECT_EQ(readout.key_scales[0], 0.5f);
+  EXPECT_EQ(readout.value_scales[0], 0.25f);
+}
+
+TEST(SlotMemoryTest, RowCountsThatCannotBeAreRefused) {
+  SlotMemory memory(kQk, kV, DType::kF32);
+  for (int i = 0; i < 5; ++i) AddRow(1, memory);
+  const auto expect_refused = [](const StateFields& fields, int64_t min, int64_t max, const std::string& name) {
+    SlotMemory restored(kQk, kV, DType::kF32);
+    const absl::Status status = RestoreInto(restored, fields, min, max);
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_THAT(std::string(status.message()), ::testing::HasSubstr(name));
+  };
+  StateFields fields = FieldsOf(memory);
+  expect_refused(fields, 6, 10, "rows: got 5, expected 6 to 10");
+  expect_refused(fields, 0, 4, "rows: got 5, expected 0 to 4");
+  // More than there is memory for, and fewer than there are.
+  fields.numbers[0].value = int64_t{1} << 48;
+  expect_refused(fields, 0, int64_t{1} << 48, "key_sums");
+  fields.numbers[0].value = 4;
+  expect_refused(fields, 0, 5, "key_sums");
 }
 
 }  // namespace

@@ -8,11 +8,13 @@
 //   ASSIGN_OR_RETURN(Session session, ReadSnapshot("talk.kvmstate", identity, model.NewSequence()));
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "kvm/io/file_operations.h"
 #include "kvm/state/model_identity.h"
 #include "kvm/state/session.h"
 #include "kvm/state/snapshot.pb.h"
@@ -20,20 +22,28 @@
 namespace kvm {
 
 // Writes a file atomically (kvm/io/atomic_file.h) and makes no copy of the state. InvalidArgument for a session whose
-// tokens are not those of its state; the errors of AtomicFile.
-absl::Status WriteSnapshot(const std::string& path, const Session& session, const ModelIdentity& identity);
+// tokens are not as many as its state has taken in; the errors of AtomicFile. Tests pass `operations` that fail.
+absl::Status WriteSnapshot(const std::string& path, const Session& session, const ModelIdentity& identity,
+                           std::shared_ptr<FileOperations> operations = std::make_shared<FileOperations>());
 
-// Reads and checks a whole file: every byte is under a checksum. `fresh` is a new sequence of the model. InvalidArgument
-// naming `path` and the section at fault for anything but an intact snapshot; FailedPrecondition with both fingerprints
-// for one of another model, and with both values for one computed with other options. NotFound when there is no file.
+// Reads and checks a whole file: every byte is under a checksum. `fresh` is a new sequence of the model.
+// InvalidArgument naming `path` and the section at fault for anything but an intact snapshot; FailedPrecondition with
+// both fingerprints for one of another model, and with both values for one computed with other options. NotFound when
+// there is no file.
 absl::StatusOr<Session> ReadSnapshot(const std::string& path, const ModelIdentity& identity, SequenceState fresh);
 
 // What a snapshot says of itself, checked but for the sections' contents: cheap for a file of any size. Errors as
 // ReadSnapshot.
 absl::StatusOr<SnapshotHeader> ReadSnapshotHeader(const std::string& path);
 
-// The tokens alone, for finding sessions by their beginnings.
+// Whether a header read from `path` is of this model and its options: FailedPrecondition as ReadSnapshot.
+absl::Status CheckSnapshotModel(const SnapshotHeader& header, const ModelIdentity& identity, const std::string& path);
+
+// The tokens alone, for finding sessions by their beginnings. Errors as ReadSnapshot.
 absl::StatusOr<std::vector<int32_t>> ReadSnapshotTokens(const std::string& path);
+
+// Reads every byte and checks what can be checked without the model. Errors as ReadSnapshot.
+absl::Status CheckSnapshot(const std::string& path);
 
 }  // namespace kvm
 

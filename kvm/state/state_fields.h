@@ -8,8 +8,8 @@
 //     out.Number("begin", begin_);
 //     out.Tensor("keys", DType::kF32, {count_, dim_}, keys_.data());
 //   }
-//   absl::Status Window::Restore(const StateReader& in) {
-//     ASSIGN_OR_RETURN(begin_, in.Number("begin", 0, kMaxPosition));
+//   absl::Status Window::Restore(const StateReader& in, int64_t end) {
+//     ASSIGN_OR_RETURN(begin_, in.Number("begin", 0, end));
 //     ...
 //     return in.Tensor("keys", DType::kF32, {count_, dim_}, keys_.data());
 //   }
@@ -23,6 +23,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "absl/types/span.h"
 #include "kvm/kernels/dtype.h"
 #include "kvm/kernels/tensor.h"
 
@@ -59,27 +60,35 @@ class StateWriter {
   void Number(absl::string_view name, int64_t value) const;
   // `data`: dense, not copied. A tensor without elements is left out, and its data may be null.
   void Tensor(absl::string_view name, DType dtype, Shape shape, const void* data) const;
+  // The same of float32 in one dimension.
+  void Floats(absl::string_view name, absl::Span<const float> values) const;
 
  private:
   StateFields* fields_;
   std::string prefix_;
 };
 
-// Takes from a StateFields that may come from a damaged or foreign file.
+// Takes from a StateFields that may come from a damaged or foreign file. Not thread-safe, and one with its parts.
 class StateReader {
  public:
-  // `fields` must outlive the reader and its parts.
+  // `fields` must outlive the reader and its parts. Every tensor has the memory that its shape says.
   explicit StateReader(const StateFields& fields);
 
   StateReader Part(absl::string_view name) const;
 
-  // InvalidArgument naming the number when it is not there or not within [min, max].
+  // InvalidArgument naming the number when it is not there once or not within [min, max].
   absl::StatusOr<int64_t> Number(absl::string_view name, int64_t min, int64_t max) const;
-  // Copies a tensor's elements to `data`. InvalidArgument naming the tensor when it is not there or its dtype or shape
-  // is another. One without elements is not looked for.
+  // A tensor's own memory, which may be unaligned: for a shape that depends on what was read, look before allocating.
+  // InvalidArgument naming the tensor when it is not there once or its dtype or shape is another. One without elements
+  // is not looked for, and its data is null.
+  absl::StatusOr<TensorView> View(absl::string_view name, DType dtype, const Shape& shape) const;
+  // Copies a tensor's elements to `data`. Errors as View.
   absl::Status Tensor(absl::string_view name, DType dtype, const Shape& shape, void* data) const;
+  // The same of float32 in one dimension.
+  absl::Status Floats(absl::string_view name, absl::Span<float> values) const;
 
-  // Checks that everything has been taken, through this reader or its parts. InvalidArgument naming what is left.
+  // Checks that every field is there once and has been taken, through this reader or its parts. InvalidArgument naming
+  // what is left. For whoever made the first reader, after all else.
   absl::Status Finish() const;
 
  private:

@@ -25,6 +25,11 @@ class DecayAverageState : public MixerState {
 
   std::unique_ptr<MixerState> Clone() const override { return std::make_unique<DecayAverageState>(*this); }
   int64_t ByteSize() const override { return static_cast<int64_t>(averages.size() * sizeof(float)); }
+  // "averages" [C].
+  void Save(const StateWriter& out) const override { out.Floats("averages", averages); }
+  absl::Status Restore(const StateReader& in, int64_t) override {
+    return in.Floats("averages", absl::MakeSpan(averages));
+  }
   // decay_average [C].
   std::vector<NamedTensor> Export() const override {
     std::vector<NamedTensor> tensors;

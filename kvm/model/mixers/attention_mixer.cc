@@ -8,6 +8,7 @@
 #include "kvm/kernels/cpu/slot_attention.h"
 #include "kvm/model/mixers/qkv_projection.h"
 #include "kvm/state/block_window.h"
+#include "kvm/status_macros.h"
 
 namespace kvm {
 namespace {
@@ -19,7 +20,10 @@ class AttentionState : public MixerState {
 
   std::unique_ptr<MixerState> Clone() const override { return std::make_unique<AttentionState>(*this); }
   int64_t ByteSize() const override { return history.ByteSize() + window.ByteSize(); }
+  void Save(const StateWriter& out) const override;
+  absl::Status Restore(const StateReader& in, int64_t position) override;
   std::vector<NamedTensor> Export() const override;
+  StateCoverage Coverage() const override { return {{}, {window.begin(), window.end()}}; }
 
   ShiftHistory history;
   BlockWindow window;
@@ -28,6 +32,19 @@ class AttentionState : public MixerState {
   BlockWindowShape shape_;
   int64_t span_;
 };
+
+void AttentionState::Save(const StateWriter& out) const {
+  history.Save(out.Part("shift"));
+  window.Save(out.Part("window"));
+}
+
+absl::Status AttentionState::Restore(const StateReader& in, int64_t position) {
+  RETURN_IF_ERROR(history.Restore(in.Part("shift")));
+  // Blocks wholly before what the next query sees are gone.
+  const int64_t first_seen = span_ == kUnlimitedSpan ? 0 : std::max<int64_t>(0, position - span_ + 1);
+  const int64_t begin = first_seen / shape_.block_len * shape_.block_len;
+  return window.Restore(in.Part("window"), begin, position);
+}
 
 // Full attention: k, v [T, Hk, d]. Sliding window: kvm_alt_swa_swa_{k,v} [Hk, L, d], the last L <= span positions.
 std::vector<NamedTensor> AttentionState::Export() const {

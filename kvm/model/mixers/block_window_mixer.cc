@@ -9,6 +9,7 @@
 #include "kvm/model/mixers/chunk_pieces.h"
 #include "kvm/model/mixers/qkv_projection.h"
 #include "kvm/state/block_window.h"
+#include "kvm/status_macros.h"
 
 namespace kvm {
 namespace {
@@ -35,9 +36,12 @@ class BlockWindowState : public MixerState {
 
   std::unique_ptr<MixerState> Clone() const override { return std::make_unique<BlockWindowState>(*this); }
   int64_t ByteSize() const override { return history.ByteSize() + window.ByteSize() + sinks.ByteSize(); }
+  void Save(const StateWriter& out) const override;
+  absl::Status Restore(const StateReader& in, int64_t position) override;
   // bswa_k, bswa_v [L, Hk, d]: sinks that left the window, then the window; bswa_block_size [], bswa_n_blocks [] and
   // sink_size []: chunk length, chunks and sinks; and the shift histories.
   std::vector<NamedTensor> Export() const override;
+  StateCoverage Coverage() const override { return {{}, {window.begin(), window.end()}}; }
 
   // The window gives up everything before `position`; sinks among it stay.
   void DropBefore(int64_t position);
@@ -64,6 +68,19 @@ void BlockWindowState::DropBefore(int64_t position) {
                  {values.floats().data(), leaving, shape_.num_heads * shape_.v_dim});
   }
   window.DropBefore(position);
+}
+
+void BlockWindowState::Save(const StateWriter& out) const {
+  history.Save(out.Part("shift"));
+  window.Save(out.Part("window"));
+  sinks.Save(out.Part("sinks"));
+}
+
+absl::Status BlockWindowState::Restore(const StateReader& in, int64_t position) {
+  RETURN_IF_ERROR(history.Restore(in.Part("shift")));
+  const int64_t begin = NewestBlocksBegin(position, shape_.block_len, window_chunks_);
+  RETURN_IF_ERROR(window.Restore(in.Part("window"), begin, position));
+  return sinks.Restore(in.Part("sinks"), 0, std::min(num_sinks_, begin));
 }
 
 std::vector<NamedTensor> BlockWindowState::Export() const {

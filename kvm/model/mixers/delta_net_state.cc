@@ -2,6 +2,8 @@
 
 #include <cassert>
 
+#include "kvm/status_macros.h"
+
 namespace kvm {
 
 Tensor ConvolutionHistory::Export() const {
@@ -17,6 +19,14 @@ void ConvolutionHistory::Import(absl::Span<const float> exported) {
   for (int64_t c = 0; c < channels; ++c) {
     for (int64_t r = 0; r < rows; ++r) values[r * channels + c] = exported[c * rows + r];
   }
+}
+
+void ConvolutionHistory::Save(absl::string_view name, const StateWriter& out) const {
+  out.Tensor(name, DType::kF32, {rows, channels}, values.data());
+}
+
+absl::Status ConvolutionHistory::Restore(absl::string_view name, const StateReader& in) {
+  return in.Tensor(name, DType::kF32, {rows, channels}, values.data());
 }
 
 DeltaNetState::DeltaNetState(const DeltaNetSpec& spec)
@@ -37,6 +47,20 @@ std::unique_ptr<MixerState> DeltaNetState::Clone() const {
 int64_t DeltaNetState::ByteSize() const {
   const size_t histories = conv_q.values.size() + conv_k.values.size() + conv_v.values.size();
   return recurrent.byte_size() + static_cast<int64_t>(histories * sizeof(float));
+}
+
+void DeltaNetState::Save(const StateWriter& out) const {
+  out.Tensor("recurrent", recurrent.dtype(), recurrent.shape(), recurrent.bytes());
+  conv_q.Save("conv_q", out);
+  conv_k.Save("conv_k", out);
+  conv_v.Save("conv_v", out);
+}
+
+absl::Status DeltaNetState::Restore(const StateReader& in, int64_t) {
+  RETURN_IF_ERROR(in.Tensor("recurrent", recurrent.dtype(), recurrent.shape(), recurrent.bytes()));
+  RETURN_IF_ERROR(conv_q.Restore("conv_q", in));
+  RETURN_IF_ERROR(conv_k.Restore("conv_k", in));
+  return conv_v.Restore("conv_v", in);
 }
 
 std::vector<NamedTensor> DeltaNetState::Export() const {

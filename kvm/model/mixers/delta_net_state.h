@@ -5,11 +5,14 @@
 #include <memory>
 #include <vector>
 
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "kvm/kernels/matrix_view.h"
 #include "kvm/kernels/tensor.h"
 #include "kvm/model/delta_net_spec.h"
 #include "kvm/state/mixer_state.h"
+#include "kvm/state/state_fields.h"
 
 namespace kvm {
 
@@ -22,6 +25,9 @@ struct ConvolutionHistory {
   // As the published cache lies: [channels, size−1].
   Tensor Export() const;
   void Import(absl::Span<const float> exported);
+  // `name` [size−1, channels]. Restore takes it over into a history of the same size.
+  void Save(absl::string_view name, const StateWriter& out) const;
+  absl::Status Restore(absl::string_view name, const StateReader& in);
 
   int64_t rows = 0;
   int64_t channels = 0;
@@ -35,6 +41,9 @@ class DeltaNetState : public MixerState {
 
   std::unique_ptr<MixerState> Clone() const override;
   int64_t ByteSize() const override;
+  // "recurrent" [HV, K, V]; "conv_q", "conv_k", "conv_v" as ConvolutionHistory saves them.
+  void Save(const StateWriter& out) const override;
+  absl::Status Restore(const StateReader& in, int64_t position) override;
   // recurrent [HV, K, V]; conv_q, conv_k [H·K, size−1], conv_v [HV·V, size−1] where there is a convolution with a past.
   std::vector<NamedTensor> Export() const override;
 

@@ -32,7 +32,9 @@ class KvmMixer : public Mixer {
   KvmMixer(const KvmSpec& spec, int64_t width, TableType rotary_table, const LayerWeights& weights, DType state);
 
   std::unique_ptr<MixerState> NewState() const override {
-    return std::make_unique<KvmState>(projection_.NewHistory(), window_shape_, readout_dtype_);
+    return std::make_unique<KvmState>(
+        projection_.NewHistory(),
+        KvmStateShape{window_shape_, spec_.window_chunks(), spec_.num_sinks(), has_gate(), readout_dtype_});
   }
   void Extend(MatrixView<const float> x, MatrixView<const float> anchor, absl::Span<const SequenceRows> sequences,
               MatrixView<float> out, ExecutionContext& context) const override;

@@ -3,13 +3,16 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
+#include "kvm/status_macros.h"
+
 namespace kvm {
 
-KvmState::KvmState(ShiftHistory history, const BlockWindowShape& window_shape, DType readout)
+KvmState::KvmState(ShiftHistory history, const KvmStateShape& shape)
     : history(std::move(history)),
-      window(window_shape),
-      heads(window_shape.num_heads, SlotMemory(window_shape.qk_dim, window_shape.v_dim, readout)),
-      shape_(window_shape) {}
+      window(shape.window),
+      heads(shape.window.num_heads, SlotMemory(shape.window.qk_dim, shape.window.v_dim, shape.readout)),
+      shape_(shape) {}
 
 int64_t KvmState::ByteSize() const {
   int64_t bytes = history.ByteSize() + window.ByteSize() + static_cast<int64_t>(gates.size() * sizeof(float));
@@ -26,17 +29,47 @@ int64_t KvmState::NumRows() const {
 void KvmState::DropBefore(int64_t position) {
   const int64_t before = window.begin();
   window.DropBefore(position);
-  if (!gates.empty()) gates.erase(gates.begin(), gates.begin() + (window.begin() - before) * shape_.num_heads);
+  if (!gates.empty()) gates.erase(gates.begin(), gates.begin() + (window.begin() - before) * shape_.window.num_heads);
+}
+
+void KvmState::Save(const StateWriter& out) const {
+  history.Save(out.Part("shift"));
+  window.Save(out.Part("window"));
+  if (shape_.gated) {
+    out.Tensor("gates", DType::kF32, {window.end() - window.begin(), shape_.window.num_heads}, gates.data());
+  }
+  out.Number("covered", covered);
+  for (size_t h = 0; h < heads.size(); ++h) heads[h].Save(out.Part(absl::StrCat("head.", h)));
+}
+
+absl::Status KvmState::Restore(const StateReader& in, int64_t position) {
+  const int64_t chunk = shape_.window.block_len, num_heads = shape_.window.num_heads;
+  RETURN_IF_ERROR(history.Restore(in.Part("shift")));
+  const int64_t begin = NewestBlocksBegin(position, chunk, shape_.window_chunks);
+  RETURN_IF_ERROR(window.Restore(in.Part("window"), begin, position));
+  if (shape_.gated) {
+    gates.resize((position - begin) * num_heads);
+    RETURN_IF_ERROR(in.Tensor("gates", DType::kF32, {position - begin, num_heads}, gates.data()));
+  }
+  // All of the first chunk as it comes, then what left the window.
+  const int64_t taken_in = std::max(std::min(position, chunk), begin);
+  ASSIGN_OR_RETURN(covered, in.Number("covered", taken_in, taken_in));
+  // The first chunk's tokens are rows, merges need a row that is no sink, and no token makes two rows.
+  const int64_t min_rows = std::max(std::min(position, chunk), taken_in > chunk ? shape_.num_sinks + 1 : 0);
+  for (size_t h = 0; h < heads.size(); ++h) {
+    RETURN_IF_ERROR(heads[h].Restore(in.Part(absl::StrCat("head.", h)), min_rows, taken_in));
+  }
+  return absl::OkStatus();
 }
 
 std::vector<NamedTensor> KvmState::Export() const {
-  const int64_t num_heads = shape_.num_heads, rows = NumRows();
-  Tensor keys(DType::kF32, {num_heads, rows, shape_.qk_dim});
-  Tensor values(DType::kF32, {num_heads, rows, shape_.v_dim});
+  const int64_t num_heads = shape_.window.num_heads, rows = NumRows();
+  Tensor keys(DType::kF32, {num_heads, rows, shape_.window.qk_dim});
+  Tensor values(DType::kF32, {num_heads, rows, shape_.window.v_dim});
   Tensor radii(DType::kF32, {num_heads, rows, 1});
   const int64_t length = window.end() - window.begin();
-  Tensor window_keys(DType::kF32, {num_heads, length, shape_.qk_dim});
-  Tensor window_values(DType::kF32, {num_heads, length, shape_.v_dim});
+  Tensor window_keys(DType::kF32, {num_heads, length, shape_.window.qk_dim});
+  Tensor window_values(DType::kF32, {num_heads, length, shape_.window.v_dim});
   for (int64_t h = 0; h < num_heads; ++h) {
     const auto copy = [h, rows](absl::Span<const float> from, Tensor& to) {
       std::copy(from.begin(), from.end(), to.floats().begin() + h * rows * to.shape()[2]);

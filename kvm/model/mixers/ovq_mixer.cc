@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "kvm/kernels/cpu/elementwise.h"
 #include "kvm/kernels/cpu/norms.h"
 #include "kvm/kernels/cpu/slot_attention.h"
@@ -13,6 +14,7 @@
 #include "kvm/model/mixers/row_blocks.h"
 #include "kvm/state/block_window.h"
 #include "kvm/state/ovq_memory.h"
+#include "kvm/status_macros.h"
 
 namespace kvm {
 namespace {
@@ -23,12 +25,12 @@ constexpr float kLengthEpsilon = 1e-5f;
 // What an OVQ layer remembers of one sequence.
 class OvqState : public MixerState {
  public:
-  OvqState(ShiftHistory history, const BlockWindowShape& shape, int64_t max_centroids)
+  OvqState(ShiftHistory history, const BlockWindowShape& shape, const OvqSchedule& schedule)
       : history(std::move(history)),
         pending(shape),
         heads(shape.num_heads, OvqMemory(shape.v_dim)),
         shape_(shape),
-        max_centroids_(max_centroids) {}
+        schedule_(schedule) {}
 
   std::unique_ptr<MixerState> Clone() const override { return std::make_unique<OvqState>(*this); }
   int64_t ByteSize() const override {
@@ -36,10 +38,13 @@ class OvqState : public MixerState {
     for (const OvqMemory& head : heads) bytes += head.ByteSize();
     return bytes;
   }
+  void Save(const StateWriter& out) const override;
+  absl::Status Restore(const StateReader& in, int64_t position) override;
   // ovq_d_k, ovq_d_v [H, M, d], ovq_d_counts [H, M, 1]: the dictionary with zero rows up to its largest size;
   // ovq_pending_k, ovq_pending_v [H, L, d]: the chunk being filled; and the shift histories.
   std::vector<NamedTensor> Export() const override;
   int64_t NumRows() const override { return heads[0].count(); }
+  StateCoverage Coverage() const override { return {{0, pending.begin()}, {pending.begin(), pending.end()}}; }
 
   ShiftHistory history;
   BlockWindow pending;           // keys of unit length, and values
@@ -47,21 +52,38 @@ class OvqState : public MixerState {
 
  private:
   BlockWindowShape shape_;
-  int64_t max_centroids_;
+  OvqSchedule schedule_;
 };
 
+void OvqState::Save(const StateWriter& out) const {
+  history.Save(out.Part("shift"));
+  pending.Save(out.Part("pending"));
+  for (size_t h = 0; h < heads.size(); ++h) heads[h].Save(out.Part(absl::StrCat("head.", h)));
+}
+
+absl::Status OvqState::Restore(const StateReader& in, int64_t position) {
+  RETURN_IF_ERROR(history.Restore(in.Part("shift")));
+  const int64_t complete = position / shape_.block_len * shape_.block_len;
+  RETURN_IF_ERROR(pending.Restore(in.Part("pending"), complete, position));
+  const int64_t centroids = DictionarySize(schedule_, complete);
+  for (size_t h = 0; h < heads.size(); ++h) {
+    RETURN_IF_ERROR(heads[h].Restore(in.Part(absl::StrCat("head.", h)), centroids));
+  }
+  return absl::OkStatus();
+}
+
 std::vector<NamedTensor> OvqState::Export() const {
-  const int64_t num_heads = shape_.num_heads, dim = shape_.v_dim;
+  const int64_t num_heads = shape_.num_heads, dim = shape_.v_dim, max_centroids = schedule_.max_centroids;
   const int64_t length = pending.end() - pending.begin();
-  Tensor keys(DType::kF32, {num_heads, max_centroids_, dim}), values(DType::kF32, {num_heads, max_centroids_, dim});
-  Tensor counts(DType::kF32, {num_heads, max_centroids_, 1});
+  Tensor keys(DType::kF32, {num_heads, max_centroids, dim}), values(DType::kF32, {num_heads, max_centroids, dim});
+  Tensor counts(DType::kF32, {num_heads, max_centroids, 1});
   Tensor pending_keys(DType::kF32, {num_heads, length, dim}), pending_values(DType::kF32, {num_heads, length, dim});
   for (int64_t h = 0; h < num_heads; ++h) {
     const auto head = [h, dim](Tensor& tensor) {
       const int64_t rows = tensor.shape()[1];
       return MatrixView<float>(tensor.floats().data() + h * rows * dim, rows, dim);
     };
-    heads[h].Read(head(keys), head(values), counts.floats().subspan(h * max_centroids_, max_centroids_));
+    heads[h].Read(head(keys), head(values), counts.floats().subspan(h * max_centroids, max_centroids));
     pending.Read(h, pending.begin(), length, head(pending_keys), head(pending_values));
   }
   std::vector<NamedTensor> tensors;
@@ -79,7 +101,7 @@ class OvqMixer : public Mixer {
   OvqMixer(const OvqSpec& spec, int64_t width, const LayerWeights& weights, DType state);
 
   std::unique_ptr<MixerState> NewState() const override {
-    return std::make_unique<OvqState>(projection_.NewHistory(), pending_shape_, spec_.max_centroids());
+    return std::make_unique<OvqState>(projection_.NewHistory(), pending_shape_, ToOvqSchedule(spec_));
   }
   void Extend(MatrixView<const float> x, MatrixView<const float> anchor, absl::Span<const SequenceRows> sequences,
               MatrixView<float> out, ExecutionContext& context) const override;

@@ -6,6 +6,7 @@
 #include "kvm/kernels/cpu/norms.h"
 #include "kvm/kernels/cpu/rotary.h"
 #include "kvm/model/mixers/row_blocks.h"
+#include "kvm/status_macros.h"
 
 namespace kvm {
 
@@ -18,6 +19,20 @@ void ShiftHistory::Export(std::vector<NamedTensor>* tensors) const {
   add("att_k_final_token", k);
   add("att_v_final_token", v);
   add("att_x_final_token", x);
+}
+
+void ShiftHistory::Save(const StateWriter& out) const {
+  out.Floats("q", q);
+  out.Floats("k", k);
+  out.Floats("v", v);
+  out.Floats("x", x);
+}
+
+absl::Status ShiftHistory::Restore(const StateReader& in) {
+  RETURN_IF_ERROR(in.Floats("q", absl::MakeSpan(q)));
+  RETURN_IF_ERROR(in.Floats("k", absl::MakeSpan(k)));
+  RETURN_IF_ERROR(in.Floats("v", absl::MakeSpan(v)));
+  return in.Floats("x", absl::MakeSpan(x));
 }
 
 QkvProjection::QkvProjection(const ProjectionSpec& spec, int64_t width, TableType rotary_table,

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/types/span.h"
 #include "kvm/kernels/cpu/matmul.h"
 #include "kvm/kernels/dtype.h"
@@ -16,6 +17,7 @@
 #include "kvm/model/mixers/layer_weights.h"
 #include "kvm/model/stack.pb.h"
 #include "kvm/model/stack_spec.h"
+#include "kvm/state/state_fields.h"
 
 namespace kvm {
 
@@ -27,6 +29,9 @@ struct ShiftHistory {
   int64_t ByteSize() const { return static_cast<int64_t>((q.size() + k.size() + v.size() + x.size()) * sizeof(float)); }
   // att_{q,k,v,x}_final_token, each [1, channels].
   void Export(std::vector<NamedTensor>* tensors) const;
+  // "q", "k", "v", "x", each [channels]. Restore takes them over into a history of the same projection.
+  void Save(const StateWriter& out) const;
+  absl::Status Restore(const StateReader& in);
 };
 
 // The rows of one sequence.

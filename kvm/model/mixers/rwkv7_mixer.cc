@@ -9,6 +9,7 @@
 #include "kvm/kernels/cpu/norms.h"
 #include "kvm/kernels/cpu/wkv7.h"
 #include "kvm/model/mixers/row_blocks.h"
+#include "kvm/status_macros.h"
 
 namespace kvm {
 namespace {
@@ -28,6 +29,15 @@ class Rwkv7State : public MixerState {
   }
   int64_t ByteSize() const override {
     return static_cast<int64_t>(shift.size() * sizeof(float)) + matrices.byte_size();
+  }
+  // "shift" [D], "matrices" [H, d (key), d (value)].
+  void Save(const StateWriter& out) const override {
+    out.Floats("shift", shift);
+    out.Tensor("matrices", matrices.dtype(), matrices.shape(), matrices.bytes());
+  }
+  absl::Status Restore(const StateReader& in, int64_t) override {
+    RETURN_IF_ERROR(in.Floats("shift", absl::MakeSpan(shift)));
+    return in.Tensor("matrices", matrices.dtype(), matrices.shape(), matrices.bytes());
   }
   // rwkv7_time_mix [H, d (key), d (value)], att_final_token [1, D].
   std::vector<NamedTensor> Export() const override {

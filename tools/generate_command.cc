@@ -13,6 +13,7 @@
 #include "kvm/io/open_tokenizer.h"
 #include "kvm/io/tokenizer.h"
 #include "kvm/model/generator.h"
+#include "kvm/state/session.h"
 #include "kvm/status_macros.h"
 #include "tools/command_status.h"
 #include "tools/flag_set.h"
@@ -34,12 +35,13 @@ struct GenerateFlags {
   std::string prompt_file;
   std::vector<int64_t> prompt_ids;
   std::vector<std::string> stops;
+  SamplerOptions sampler;
   GeneratorOptions options;
 };
 
 void DefineFlags(FlagSet& flags, GenerateFlags* values) {
   DefineModelFlags(flags, &values->model);
-  SamplerOptions& sampler = values->options.sampler;
+  SamplerOptions& sampler = values->sampler;
   flags.String("tokenizer", &values->tokenizer, "FILE", "the tokenizer, where the model folder has none");
   flags.Text("prompt", &values->prompt, "the text to continue");
   flags.String("prompt-file", &values->prompt_file, "FILE", "a file with it; - is standard input");
@@ -65,7 +67,8 @@ absl::Status ParseFlags(absl::Span<const std::string> args, FlagSet& flags, Gene
   if (flags.IsSet("prompt-ids") && !values->stops.empty()) {
     return flags.Wrong("--stop needs text, and --prompt-ids prints ids");
   }
-  values->options.sampler.seed = static_cast<uint64_t>(values->model.seed);
+  values->sampler.seed = static_cast<uint64_t>(values->model.seed);
+  values->options.sampler = values->sampler;
   return absl::OkStatus();
 }
 
@@ -171,13 +174,14 @@ absl::Status RunGenerate(absl::Span<const std::string> args, Console& console) {
     return !console.interrupted();
   };
   TokenPrinter printer(tokenizer.get(), values.stops, console);
-  SequenceState sequence = model.NewSequence();
+  Session session;
+  session.state = model.NewSequence();
   const absl::StatusOr<GeneratorStats> stats =
-      Generate(model, sequence, prompt, values.options, context, [&](int32_t token) { return printer.Print(token); });
-  if (sequence.position() >= static_cast<int64_t>(prompt.size())) printer.Finish();
+      Generate(model, session, prompt, values.options, context, [&](int32_t token) { return printer.Print(token); });
+  if (session.state.position() >= static_cast<int64_t>(prompt.size())) printer.Finish();
   if (console.interrupted()) return Interrupted();
   RETURN_IF_ERROR(stats.status());
-  PrintSummary(*stats, sequence, console);
+  PrintSummary(*stats, session.state, console);
   return absl::OkStatus();
 }
 

@@ -49,7 +49,7 @@ TEST_F(GenerateCommandTest, PrintsIdsForPromptIds) {
   EXPECT_EQ(count, 12);
   EXPECT_THAT(err_, HasSubstr("prompt: 3 tokens, "));
   EXPECT_THAT(err_, HasSubstr("generated: 12 tokens, "));
-  EXPECT_THAT(err_, HasSubstr("for 14 tokens"));
+  EXPECT_THAT(err_, HasSubstr("for 15 tokens"));
 }
 
 TEST_F(GenerateCommandTest, TheSeedDecides) {

@@ -5,6 +5,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "kvm/io/identify_model.h"
 #include "kvm/io/mapped_file.h"
 #include "kvm/kernels/thread_pool.h"
 #include "kvm/model/initializer.h"
@@ -104,7 +105,7 @@ absl::Status CheckStateFits(const StackSpec& spec, DType state_dtype) {
 }
 
 absl::StatusOr<LoadedModel> LoadModel(const FlagSet& flags, const ModelFlags& values, ExecutionContext& context,
-                                      Console& console) {
+                                      Console& console, bool identify) {
   LoadedModel loaded;
   ASSIGN_OR_RETURN(loaded.options, ResolveModelOptions(flags, values));
   if (values.model.empty())
@@ -118,12 +119,16 @@ absl::StatusOr<LoadedModel> LoadModel(const FlagSet& flags, const ModelFlags& va
     ASSIGN_OR_RETURN(const std::unique_ptr<WeightSource> weights,
                      DrawRandomWeights(spec, static_cast<uint64_t>(values.seed), context.pool, console));
     ASSIGN_OR_RETURN(loaded.model, LanguageModel::Create(spec, *weights, loaded.options));
+    if (identify) loaded.identity = IdentifyModel(spec, *weights, std::nullopt, loaded.options);
     return loaded;
   }
   ASSIGN_OR_RETURN(const OpenedModel opened, OpenModelWithNotes(values.model, console));
   RETURN_IF_ERROR(CheckStateFits(opened.model.spec, loaded.options.state));
   ASSIGN_OR_RETURN(loaded.model, LanguageModel::Create(opened.model.spec, *opened.model.weights, loaded.options));
   loaded.tokenizer_path = opened.model.tokenizer_path;
+  if (identify) {
+    loaded.identity = IdentifyModel(opened.model.spec, *opened.model.weights, opened.fingerprint, loaded.options);
+  }
   return loaded;
 }
 

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -13,6 +14,7 @@
 #include "kvm/io/model_file.h"
 #include "kvm/kernels/dtype.h"
 #include "kvm/model/language_model.h"
+#include "kvm/state/model_identity.h"
 #include "tools/console.h"
 #include "tools/flag_set.h"
 
@@ -48,6 +50,8 @@ struct LoadedModel {
   std::unique_ptr<LanguageModel> model;
   ModelOptions options;
   std::string tokenizer_path;  // empty when the model brings none
+  // What its states belong to, where LoadModel was asked for it.
+  std::optional<ModelIdentity> identity;
 };
 
 // Random weights that do something without training. ResourceExhausted when they are more than this machine's memory;
@@ -59,9 +63,10 @@ absl::StatusOr<std::unique_ptr<WeightSource>> DrawRandomWeights(const StackSpec&
 absl::Status CheckStateFits(const StackSpec& spec, DType state_dtype);
 
 // Loads --model: whatever OpenModel takes, or a stack's .textproto with random weights of --seed, which is then said on
-// console.err, as notes about the model are.
+// console.err, as notes about the model are. `identify`: fills LoadedModel::identity, which may read all weights once
+// more (IdentifyModel).
 absl::StatusOr<LoadedModel> LoadModel(const FlagSet& flags, const ModelFlags& values, ExecutionContext& context,
-                                      Console& console);
+                                      Console& console, bool identify = false);
 
 // Opens a model and says on console.err what is odd about it.
 absl::StatusOr<OpenedModel> OpenModelWithNotes(const std::string& path, Console& console);

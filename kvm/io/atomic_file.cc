@@ -3,10 +3,19 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <signal.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <filesystem>
+#include <limits>
+#include <system_error>
+#include <vector>
+
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "kvm/status_macros.h"
 
 namespace kvm {
@@ -14,6 +23,9 @@ namespace {
 
 // Names left behind by a process that was killed are stepped over, up to this many.
 constexpr int kMaxTemporaries = 1000;
+
+// Between the name of a file and the process that writes it.
+constexpr char kInfix[] = ".tmp.";
 
 // As many links as Linux follows.
 constexpr int kMaxLinks = 40;
@@ -28,11 +40,19 @@ std::string FolderOf(const std::string& path) {
   return slash == 0 ? "/" : path.substr(0, slash);
 }
 
+int SyncFile(int fd, FileOperations& operations) {
+  int synced;
+  do {
+    synced = operations.Sync(fd);
+  } while (synced != 0 && errno == EINTR);
+  return synced;
+}
+
 // The new name is safe from a power cut only once the folder is on disk too.
-absl::Status SyncFolder(const std::string& path) {
-  const int fd = open(FolderOf(path).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+absl::Status SyncFolder(const std::string& path, FileOperations& operations) {
+  const int fd = operations.Open(FolderOf(path).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
   if (fd < 0) return CannotWrite(path, errno);
-  const int error = fsync(fd) == 0 ? 0 : errno;
+  const int error = SyncFile(fd, operations) == 0 ? 0 : errno;
   close(fd);
   // File systems that cannot sync a folder say EINVAL.
   return error == 0 || error == EINVAL ? absl::OkStatus() : CannotWrite(path, error);
@@ -49,6 +69,32 @@ absl::StatusOr<std::string> ReadLink(const std::string& link, const std::string&
   if (size < 0) return CannotWrite(path, errno);
   target.resize(static_cast<size_t>(size));
   return target.empty() || target[0] == '/' ? target : absl::StrCat(FolderOf(link), "/", target);
+}
+
+// Whether `text` is a number from `min` to `max` as StrCat writes it.
+bool ParseNumber(absl::string_view text, int min, int max, int* number) {
+  return absl::SimpleAtoi(text, number) && *number >= min && *number <= max && absl::StrCat(*number) == text;
+}
+
+// Whether a file name is that of a temporary, and if so of which process.
+bool IsTemporary(absl::string_view name, int* process) {
+  const size_t infix = name.rfind(kInfix);
+  if (infix == absl::string_view::npos || infix == 0) return false;
+  const std::vector<absl::string_view> numbers = absl::StrSplit(name.substr(infix + sizeof(kInfix) - 1), '.');
+  int number;
+  return numbers.size() == 2 && ParseNumber(numbers[0], 1, std::numeric_limits<int>::max(), process) &&
+         ParseNumber(numbers[1], 0, kMaxTemporaries - 1, &number);
+}
+
+// Whether a process writes the file: the process is there, or, for one that this system does not show (in another
+// container, say), its lock is.
+bool IsBeingWritten(const std::string& path, int process) {
+  if (kill(process, 0) == 0 || errno != ESRCH) return true;
+  const int fd = open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+  if (fd < 0) return true;
+  const bool locked = flock(fd, LOCK_EX | LOCK_NB) != 0;
+  close(fd);
+  return locked;
 }
 
 }  // namespace
@@ -77,14 +123,17 @@ absl::StatusOr<std::string> ResolveOutputPath(const std::string& path) {
   return CannotWrite(path, ELOOP);
 }
 
-absl::StatusOr<AtomicFile> AtomicFile::Create(const std::string& path) {
+absl::StatusOr<AtomicFile> AtomicFile::Create(const std::string& path, std::shared_ptr<FileOperations> operations) {
   AtomicFile file;
+  file.operations_ = std::move(operations);
   ASSIGN_OR_RETURN(file.target_, ResolveOutputPath(path));
   file.path_ = path;
   for (int i = 0; i < kMaxTemporaries && file.fd_ < 0; ++i) {
-    const std::string temporary = absl::StrCat(file.target_, ".tmp.", getpid(), ".", i);
-    file.fd_ = open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    const std::string temporary = absl::StrCat(file.target_, kInfix, getpid(), ".", i);
+    file.fd_ = file.operations_->Open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
     if (file.fd_ >= 0) {
+      // For RemoveLeftovers. File systems without locks have the process's number alone.
+      static_cast<void>(flock(file.fd_, LOCK_EX | LOCK_NB));
       file.temporary_ = temporary;
     } else if (errno != EEXIST) {
       return CannotWrite(path, errno);
@@ -95,6 +144,7 @@ absl::StatusOr<AtomicFile> AtomicFile::Create(const std::string& path) {
 }
 
 AtomicFile& AtomicFile::operator=(AtomicFile&& other) noexcept {
+  std::swap(operations_, other.operations_);
   std::swap(path_, other.path_);
   std::swap(target_, other.target_);
   std::swap(temporary_, other.temporary_);
@@ -114,9 +164,9 @@ void AtomicFile::Discard() {
 absl::Status AtomicFile::Append(absl::string_view bytes) {
   if (fd_ < 0) return AlreadyClosed();
   while (!bytes.empty()) {
-    const ssize_t count = write(fd_, bytes.data(), bytes.size());
+    const ssize_t count = operations_->Write(fd_, bytes.data(), bytes.size());
     if (count < 0 && errno == EINTR) continue;
-    if (count < 0) return Fail(errno);
+    if (count <= 0) return Fail(count < 0 ? errno : EIO);
     bytes.remove_prefix(static_cast<size_t>(count));
   }
   return absl::OkStatus();
@@ -124,15 +174,11 @@ absl::Status AtomicFile::Append(absl::string_view bytes) {
 
 absl::Status AtomicFile::Commit() {
   if (fd_ < 0) return AlreadyClosed();
-  int synced;
-  do {
-    synced = fsync(fd_);
-  } while (synced != 0 && errno == EINTR);
-  if (synced != 0) return Fail(errno);
-  if (close(std::exchange(fd_, -1)) != 0) return Fail(errno);
-  if (rename(temporary_.c_str(), target_.c_str()) != 0) return Fail(errno);
+  if (SyncFile(fd_, *operations_) != 0) return Fail(errno);
+  if (operations_->Close(std::exchange(fd_, -1)) != 0) return Fail(errno);
+  if (operations_->Rename(temporary_.c_str(), target_.c_str()) != 0) return Fail(errno);
   temporary_.clear();
-  return SyncFolder(target_);
+  return SyncFolder(target_, *operations_);
 }
 
 absl::Status AtomicFile::Fail(int error) {
@@ -149,6 +195,23 @@ absl::Status WriteFileAtomically(const std::string& path, absl::string_view byte
   ASSIGN_OR_RETURN(AtomicFile file, AtomicFile::Create(path));
   RETURN_IF_ERROR(file.Append(bytes));
   return file.Commit();
+}
+
+absl::StatusOr<int64_t> RemoveLeftovers(const std::string& folder) {
+  namespace fs = std::filesystem;
+  std::error_code error;
+  fs::directory_iterator entry(folder, error);
+  int64_t removed = 0;
+  for (; !error && entry != fs::directory_iterator(); entry.increment(error)) {
+    int process;
+    std::error_code ignored;
+    if (!IsTemporary(entry->path().filename().string(), &process)) continue;
+    if (entry->symlink_status(ignored).type() != fs::file_type::regular) continue;
+    const std::string path = entry->path().string();
+    if (!IsBeingWritten(path, process) && unlink(path.c_str()) == 0) ++removed;
+  }
+  if (error) return absl::ErrnoToStatus(error.value(), absl::StrCat("cannot read ", folder));
+  return removed;
 }
 
 }  // namespace kvm

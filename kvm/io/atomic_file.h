@@ -7,12 +7,15 @@
 //   RETURN_IF_ERROR(file.Append(bytes));
 //   RETURN_IF_ERROR(file.Commit());   // without it the destructor removes what was written
 
+#include <cstdint>
+#include <memory>
 #include <string>
 #include <utility>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "kvm/io/file_operations.h"
 
 namespace kvm {
 
@@ -25,8 +28,9 @@ class AtomicFile {
  public:
   // Opens a temporary file beside the file that ResolveOutputPath finds: links stay, and what they lead to is replaced.
   // NotFound when the folder does not exist, PermissionDenied or FailedPrecondition when it cannot be written, and the
-  // errors of ResolveOutputPath. Messages name `path`.
-  static absl::StatusOr<AtomicFile> Create(const std::string& path);
+  // errors of ResolveOutputPath. Messages name `path`. Tests pass `operations` that fail.
+  static absl::StatusOr<AtomicFile> Create(
+      const std::string& path, std::shared_ptr<FileOperations> operations = std::make_shared<FileOperations>());
 
   AtomicFile(AtomicFile&& other) noexcept { *this = std::move(other); }
   AtomicFile& operator=(AtomicFile&& other) noexcept;
@@ -36,7 +40,8 @@ class AtomicFile {
   // nothing is left of the file and nothing more can be written.
   absl::Status Append(absl::string_view bytes);
 
-  // Flushes to disk and gives the file its name, replacing what was there.
+  // Flushes to disk and gives the file its name, replacing what was there. After an error the old contents are there,
+  // whole, or, when only the folder could not be flushed, the new ones.
   absl::Status Commit();
 
  private:
@@ -46,6 +51,7 @@ class AtomicFile {
   absl::Status Fail(int error);
   absl::Status AlreadyClosed() const;
 
+  std::shared_ptr<FileOperations> operations_;
   std::string path_;       // in messages
   std::string target_;     // that gets the name: path_ or where its links lead
   std::string temporary_;  // empty once there is none
@@ -54,6 +60,11 @@ class AtomicFile {
 
 // Create, Append, Commit in one.
 absl::Status WriteFileAtomically(const std::string& path, absl::string_view bytes);
+
+// Removes what processes that were killed have left of their AtomicFiles in a folder, and returns how many files these
+// were. Temporary files of living processes stay, and so does everything that is not named as one of ours. NotFound or
+// PermissionDenied, naming `folder`, when it cannot be read; what cannot be removed is left.
+absl::StatusOr<int64_t> RemoveLeftovers(const std::string& folder);
 
 }  // namespace kvm
 

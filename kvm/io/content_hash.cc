@@ -2,11 +2,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <string>
-
-#include "absl/strings/str_cat.h"
-#include "kvm/kernels/dtype.h"
-#include "kvm/kernels/tensor.h"
 
 namespace kvm {
 namespace {
@@ -56,23 +51,6 @@ uint64_t ContentHash::Value() const {
   value ^= value >> 32;
   value *= kMultiplier;
   return value ^ value >> 29;
-}
-
-uint64_t ModelFingerprint(const StackSpec& spec, const WeightSource& weights) {
-  ContentHash hash;
-  const auto add = [&hash](absl::string_view bytes) {
-    const uint64_t length = bytes.size();
-    hash.Add(absl::string_view(reinterpret_cast<const char*>(&length), sizeof(length)));
-    hash.Add(bytes);
-  };
-  add(spec.SerializeAsString());
-  for (const std::string& name : weights.Names()) {
-    const TensorView& tensor = *weights.Find(name);
-    add(name);
-    add(absl::StrCat(Name(tensor.dtype), ToString(tensor.shape)));
-    add(absl::string_view(static_cast<const char*>(tensor.data), static_cast<size_t>(tensor.byte_size())));
-  }
-  return hash.Value();
 }
 
 }  // namespace kvm

@@ -12,8 +12,6 @@
 #include <cstdint>
 
 #include "absl/strings/string_view.h"
-#include "kvm/model/stack.pb.h"
-#include "kvm/model/weight_source.h"
 
 namespace kvm {
 
@@ -30,10 +28,6 @@ class ContentHash {
   uint64_t length_ = 0;
   char rest_[kBlock] = {};  // the first length_ % kBlock bytes of the next block
 };
-
-// What a model is: its spec and every tensor's name, dtype, shape and elements. The same for the same model in any form
-// of file.
-uint64_t ModelFingerprint(const StackSpec& spec, const WeightSource& weights);
 
 }  // namespace kvm
 

@@ -26,6 +26,8 @@ absl::string_view NameOf(FileKind kind) {
       return "a safetensors file";
     case FileKind::kPacked:
       return "a packed model";
+    case FileKind::kSnapshot:
+      return "a snapshot of a session";
     case FileKind::kZip:
       return "a zip archive, as PyTorch checkpoints are";
     case FileKind::kPickle:
@@ -50,6 +52,7 @@ FileKind DetectFileKind(absl::string_view start) {
   if (absl::StartsWith(start, absl::string_view("PK\x03\x04", 4))) return FileKind::kZip;
   if (absl::StartsWith(start, absl::string_view("PK\x05\x06", 4))) return FileKind::kZip;  // an empty one
   if (absl::StartsWith(start, "KVMPACK")) return FileKind::kPacked;
+  if (absl::StartsWith(start, "KVMSNAP")) return FileKind::kSnapshot;
   if (absl::StartsWith(start, "GGUF")) return FileKind::kGguf;
   if (start.size() >= 2 && start[0] == '\x80' && start[1] >= 2 && start[1] <= 5) return FileKind::kPickle;
   if (BeginsAsSafetensors(start)) return FileKind::kSafetensors;

@@ -12,9 +12,10 @@ namespace kvm {
 enum class FileKind {
   kUnknown,
   kSafetensors,
-  kPacked,  // a packed model (packed_file.h)
-  kZip,     // PyTorch checkpoints since version 1.6 are zip archives
-  kPickle,  // those before are pickles
+  kPacked,    // a packed model (packed_file.h)
+  kSnapshot,  // of a session (kvm/state/snapshot.h)
+  kZip,       // PyTorch checkpoints since version 1.6 are zip archives
+  kPickle,    // those before are pickles
   kGguf,
   kGitLfsPointer,
   kHtml,

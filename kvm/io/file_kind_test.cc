@@ -27,6 +27,7 @@ TEST(DetectFileKind, KnowsWhatPeoplePass) {
       {"\x80\x09", FileKind::kUnknown},
       {"\x80", FileKind::kUnknown},
       {std::string("KVMPACK\0\x01\0", 10), FileKind::kPacked},
+      {std::string("KVMSNAP\n\x01\0", 10), FileKind::kSnapshot},
       {std::string("GGUF\x03\0\0\0", 8), FileKind::kGguf},
       {"version https://git-lfs.github.com/spec/v1\noid sha256:12\nsize 3\n", FileKind::kGitLfsPointer},
       {"<!DOCTYPE html>\n<html></html>", FileKind::kHtml},

@@ -18,6 +18,7 @@
 #include "kvm/io/cast_weights.h"
 #include "kvm/io/content_hash.h"
 #include "kvm/io/mapped_file.h"
+#include "kvm/io/model_fingerprint.h"
 #include "kvm/io/packed.pb.h"
 #include "kvm/model/language_model.h"
 #include "kvm/model/model_options.h"

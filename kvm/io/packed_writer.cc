@@ -7,6 +7,7 @@
 #include "absl/strings/string_view.h"
 #include "kvm/io/atomic_file.h"
 #include "kvm/io/content_hash.h"
+#include "kvm/io/model_fingerprint.h"
 #include "kvm/io/packed.pb.h"
 #include "kvm/io/packed_file.h"
 #include "kvm/io/packed_layout.h"

@@ -7,22 +7,44 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 #include "kvm/status_macros.h"
 
 namespace kvm {
 namespace {
 
-// Tokens of the prompt between two calls of on_prompt.
-constexpr int64_t kPromptPiece = 512;
-
 using Clock = std::chrono::steady_clock;
 
 double SecondsSince(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
-absl::Status CheckArguments(const LanguageModel& model, absl::Span<const int32_t> prompt,
-                            const GeneratorOptions& options) {
-  RETURN_IF_ERROR(ValidateSamplerOptions(options.sampler));
-  if (prompt.empty()) return absl::InvalidArgumentError("the prompt has no tokens; expected at least one");
+absl::Status CheckTokens(absl::string_view what, absl::Span<const int32_t> tokens, int64_t vocab_size) {
+  for (size_t i = 0; i < tokens.size(); ++i) {
+    if (tokens[i] >= 0 && tokens[i] < vocab_size) continue;
+    return absl::InvalidArgumentError(absl::StrCat(what, " token ", i, " is ", tokens[i], "; expected 0 to ",
+                                                   vocab_size - 1, ", the model's vocabulary"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckSession(const LanguageModel& model, const Session& session) {
+  if (static_cast<int64_t>(session.tokens.size()) != session.state.position()) {
+    return absl::InvalidArgumentError(absl::StrCat("the session has ", session.tokens.size(), " tokens; expected the ",
+                                                   session.state.position(), " that its state has taken in"));
+  }
+  if (!session.logits.empty() && static_cast<int64_t>(session.logits.size()) != model.vocab_size()) {
+    return absl::InvalidArgumentError(absl::StrCat("the session has ", session.logits.size(), " logits; expected ",
+                                                   model.vocab_size(), ", the model's vocabulary"));
+  }
+  return CheckTokens("session", session.tokens, model.vocab_size());
+}
+
+absl::Status CheckArguments(const LanguageModel& model, const Session& session, absl::Span<const int32_t> prompt,
+                            const SamplerOptions& sampler, const GeneratorOptions& options) {
+  RETURN_IF_ERROR(ValidateSamplerOptions(sampler));
+  RETURN_IF_ERROR(CheckSession(model, session));
+  if (prompt.empty() && session.logits.empty()) {
+    return absl::InvalidArgumentError("the prompt has no tokens; expected at least one");
+  }
   if (options.max_tokens < 0) {
     return absl::InvalidArgumentError(absl::StrCat("max_tokens is ", options.max_tokens, "; expected at least 0"));
   }
@@ -30,34 +52,40 @@ absl::Status CheckArguments(const LanguageModel& model, absl::Span<const int32_t
     return absl::InvalidArgumentError(absl::StrCat("num_drawable is ", options.num_drawable, "; expected 0 to ",
                                                    model.vocab_size(), ", the size of the vocabulary"));
   }
-  for (size_t i = 0; i < prompt.size(); ++i) {
-    if (prompt[i] < 0 || prompt[i] >= model.vocab_size()) {
-      return absl::InvalidArgumentError(absl::StrCat("prompt token ", i, " is ", prompt[i], "; expected 0 to ",
-                                                     model.vocab_size() - 1, ", the model's vocabulary"));
-    }
+  return CheckTokens("prompt", prompt, model.vocab_size());
+}
+
+// Takes tokens in, at least one, and computes the logits that follow. The session is as it was when that fails.
+absl::Status Take(const LanguageModel& model, absl::Span<const int32_t> tokens, ExecutionContext& context,
+                  Session& session) {
+  const bool had_logits = !session.logits.empty();
+  session.logits.resize(static_cast<size_t>(model.vocab_size()));
+  const MatrixView<float> logits(session.logits.data(), 1, model.vocab_size());
+  const absl::Status status = model.Extend({{&session.state, tokens, logits}}, context);
+  if (status.ok()) {
+    session.tokens.insert(session.tokens.end(), tokens.begin(), tokens.end());
+  } else if (!had_logits) {
+    session.logits.clear();
   }
-  return absl::OkStatus();
+  return status;
 }
 
 }  // namespace
 
-absl::StatusOr<GeneratorStats> Generate(const LanguageModel& model, SequenceState& sequence,
-                                        absl::Span<const int32_t> prompt, const GeneratorOptions& options,
-                                        ExecutionContext& context, absl::FunctionRef<bool(int32_t)> on_token) {
-  RETURN_IF_ERROR(CheckArguments(model, prompt, options));
-  std::vector<float> logits(model.vocab_size());
-  const MatrixView<float> logits_row(logits.data(), 1, model.vocab_size());
-  const int64_t num_drawable = options.num_drawable == 0 ? model.vocab_size() : options.num_drawable;
-  const absl::Span<const float> drawable(logits.data(), static_cast<size_t>(num_drawable));
+absl::StatusOr<GeneratorStats> Generate(const LanguageModel& model, Session& session, absl::Span<const int32_t> prompt,
+                                        const GeneratorOptions& options, ExecutionContext& context,
+                                        absl::FunctionRef<bool(int32_t)> on_token) {
+  SamplerState sampler_state = session.sampler.value_or(SamplerState());
+  if (options.sampler.has_value()) sampler_state = {*options.sampler, 0};
+  RETURN_IF_ERROR(CheckArguments(model, session, prompt, sampler_state.options, options));
 
   GeneratorStats stats;
   const Clock::time_point prompt_start = Clock::now();
   const int64_t prompt_size = static_cast<int64_t>(prompt.size());
   while (stats.prompt_tokens < prompt_size) {
-    const int64_t size = std::min(kPromptPiece, prompt_size - stats.prompt_tokens);
-    const bool is_last = stats.prompt_tokens + size == prompt_size;
-    const absl::Span<const int32_t> piece = prompt.subspan(stats.prompt_tokens, size);
-    RETURN_IF_ERROR(model.Extend({{&sequence, piece, is_last ? logits_row : MatrixView<float>()}}, context));
+    const int64_t to_boundary = kPromptPiece - session.state.position() % kPromptPiece;
+    const int64_t size = std::min(to_boundary, prompt_size - stats.prompt_tokens);
+    RETURN_IF_ERROR(Take(model, prompt.subspan(stats.prompt_tokens, size), context, session));
     stats.prompt_tokens += size;
     if (options.on_prompt != nullptr && !options.on_prompt(stats.prompt_tokens)) {
       return absl::CancelledError("the prompt was not taken in whole");
@@ -65,19 +93,23 @@ absl::StatusOr<GeneratorStats> Generate(const LanguageModel& model, SequenceStat
   }
   stats.prompt_seconds = SecondsSince(prompt_start);
 
-  Sampler sampler(options.sampler);
-  for (const int32_t token : prompt) sampler.Observe(token);
+  Sampler sampler(sampler_state, session.tokens);
+  session.sampler = sampler_state;
+  const int64_t num_drawable = options.num_drawable == 0 ? model.vocab_size() : options.num_drawable;
   const Clock::time_point generation_start = Clock::now();
-  while (stats.generated_tokens < options.max_tokens) {
+  bool wants_more = true;
+  while (wants_more && stats.generated_tokens < options.max_tokens) {
+    const absl::Span<const float> drawable(session.logits.data(), static_cast<size_t>(num_drawable));
     if (std::none_of(drawable.begin(), drawable.end(), [](float x) { return std::isfinite(x); })) {
-      return absl::FailedPreconditionError(absl::StrCat("the model's logits at position ", sequence.position() - 1,
+      return absl::FailedPreconditionError(absl::StrCat("the model's logits at position ", session.state.position() - 1,
                                                         " are not finite; its weights may be broken"));
     }
     const int32_t token = sampler.Sample(drawable);
     if (token == options.end_token) break;
     ++stats.generated_tokens;
-    if (!on_token(token) || stats.generated_tokens == options.max_tokens) break;
-    RETURN_IF_ERROR(model.Extend({{&sequence, {&token, 1}, logits_row}}, context));
+    wants_more = on_token(token);
+    RETURN_IF_ERROR(Take(model, {&token, 1}, context, session));
+    session.sampler = sampler.state();
   }
   stats.generation_seconds = SecondsSince(generation_start);
   return stats;

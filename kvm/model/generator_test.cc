@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -15,6 +16,7 @@ namespace kvm {
 namespace {
 
 using ::testing::Each;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Lt;
 
@@ -37,14 +39,19 @@ class GeneratorTest : public ::testing::Test {
     InitializerOptions options;
     options.block_output_gain = 1;
     model_ = LanguageModel::Create(spec, *InitializeWeights(spec, options, context_.pool), {}).value();
-    options_.sampler.temperature = 0;
+    options_.sampler = SamplerOptions();
+    options_.sampler->temperature = 0;
     options_.max_tokens = 30;
   }
 
   absl::StatusOr<GeneratorStats> Run(const std::vector<int32_t>& prompt) {
-    sequence_ = model_->NewSequence();
+    session_ = Session{model_->NewSequence(), {}, {}, std::nullopt};
+    return GoOn(prompt);
+  }
+
+  absl::StatusOr<GeneratorStats> GoOn(const std::vector<int32_t>& prompt) {
     tokens_.clear();
-    return Generate(*model_, sequence_, prompt, options_, context_, [&](int32_t token) {
+    return Generate(*model_, session_, prompt, options_, context_, [&](int32_t token) {
       tokens_.push_back(token);
       return static_cast<int64_t>(tokens_.size()) < stop_after_;
     });
@@ -55,7 +62,7 @@ class GeneratorTest : public ::testing::Test {
   ExecutionContext context_;
   std::unique_ptr<LanguageModel> model_;
   GeneratorOptions options_;
-  SequenceState sequence_;
+  Session session_;
   std::vector<int32_t> tokens_;
   int64_t stop_after_ = 1000;
 };
@@ -67,7 +74,7 @@ TEST_F(GeneratorTest, GreedyTokensAreTheArgmaxOfTheWholeSequence) {
   EXPECT_EQ(stats->prompt_tokens, 5);
   EXPECT_EQ(stats->generated_tokens, 30);
   ASSERT_EQ(tokens_.size(), 30u);
-  EXPECT_EQ(sequence_.position(), 5 + 29);
+  EXPECT_EQ(session_.state.position(), 5 + 30);
 
   for (const int32_t token : tokens_) {
     SequenceState sequence = model_->NewSequence();
@@ -94,6 +101,83 @@ TEST_F(GeneratorTest, LongPromptsAreTakenInPiecesAndReported) {
   EXPECT_EQ(Run(prompt).status().code(), absl::StatusCode::kCancelled);
 }
 
+TEST_F(GeneratorTest, PiecesEndAtTheSamePositionsWhateverCameBefore) {
+  std::vector<int32_t> prompt(1100, 7);
+  std::vector<int64_t> positions;
+  options_.max_tokens = 0;
+  options_.on_prompt = [&](int64_t) {
+    positions.push_back(session_.state.position());
+    EXPECT_EQ(static_cast<int64_t>(session_.tokens.size()), session_.state.position());
+    EXPECT_EQ(static_cast<int64_t>(session_.logits.size()), model_->vocab_size());
+    return true;
+  };
+  ASSERT_TRUE(Run(prompt).ok());
+  ASSERT_TRUE(GoOn(prompt).ok());
+  EXPECT_THAT(positions, ElementsAre(512, 1024, 1100, 1536, 2048, 2200));
+}
+
+// The logits that a session holds, computed anew from its tokens.
+TEST_F(GeneratorTest, TheSessionHoldsAllTokensAndTheLogitsThatFollow) {
+  for (const int64_t stop_after : {3, 1000}) {
+    stop_after_ = stop_after;
+    ASSERT_TRUE(Run({1, 2, 3}).ok());
+    std::vector<int32_t> expected = {1, 2, 3};
+    expected.insert(expected.end(), tokens_.begin(), tokens_.end());
+    EXPECT_EQ(session_.tokens, expected);
+    EXPECT_EQ(session_.state.position(), static_cast<int64_t>(expected.size()));
+    SequenceState sequence = model_->NewSequence();
+    std::vector<float> logits(model_->vocab_size());
+    const MatrixView<float> row(logits.data(), 1, model_->vocab_size());
+    ASSERT_TRUE(model_->Extend({{&sequence, expected, row}}, context_).ok());
+    EXPECT_EQ(session_.logits, logits);
+  }
+}
+
+TEST_F(GeneratorTest, GoesOnAsIfItHadNeverStopped) {
+  options_.sampler->temperature = 1.5;
+  options_.sampler->repetition_penalty = 1.3;
+  options_.sampler->seed = 9;
+  options_.max_tokens = 40;
+  ASSERT_TRUE(Run({1, 2, 3}).ok());
+  const std::vector<int32_t> all = session_.tokens;
+  const std::vector<float> logits = session_.logits;
+  EXPECT_EQ(session_.sampler->draws, 40u);
+  for (const int first : {0, 1, 15, 39, 40}) {
+    GeneratorOptions options = options_;
+    options_.max_tokens = first;
+    ASSERT_TRUE(Run({1, 2, 3}).ok());
+    options_.sampler.reset();  // the session's
+    options_.max_tokens = 40 - first;
+    ASSERT_TRUE(GoOn({}).ok());
+    EXPECT_EQ(session_.tokens, all);
+    EXPECT_EQ(session_.logits, logits);
+    options_ = options;
+  }
+}
+
+TEST_F(GeneratorTest, OptionsOverrideTheSessionsSampler) {
+  options_.sampler->temperature = 1;
+  options_.max_tokens = 10;
+  ASSERT_TRUE(Run({1, 2, 3}).ok());
+  options_.sampler->temperature = 0;
+  ASSERT_TRUE(GoOn({4}).ok());
+  EXPECT_EQ(session_.sampler->options.temperature, 0);
+  EXPECT_EQ(session_.sampler->draws, 0u);
+  EXPECT_EQ(session_.tokens.size(), 3u + 10 + 1 + 10);
+}
+
+TEST_F(GeneratorTest, ACancelledPromptLeavesAWholeSession) {
+  std::vector<int32_t> prompt(1100, 7);
+  options_.on_prompt = [](int64_t) { return false; };
+  ASSERT_FALSE(Run(prompt).ok());
+  EXPECT_EQ(session_.tokens.size(), 512u);
+  options_.on_prompt = nullptr;
+  ASSERT_TRUE(GoOn(std::vector<int32_t>(588, 7)).ok());
+  const std::vector<float> logits = session_.logits;
+  ASSERT_TRUE(Run(prompt).ok());
+  EXPECT_EQ(session_.logits, logits);
+}
+
 TEST_F(GeneratorTest, EndsBeforeTheEndToken) {
   ASSERT_TRUE(Run({1, 2, 3}).ok());
   const std::vector<int32_t> all = tokens_;
@@ -101,6 +185,9 @@ TEST_F(GeneratorTest, EndsBeforeTheEndToken) {
   const size_t first = std::find(all.begin(), all.end(), all[3]) - all.begin();
   ASSERT_TRUE(Run({1, 2, 3}).ok());
   EXPECT_EQ(tokens_, std::vector<int32_t>(all.begin(), all.begin() + first));
+  EXPECT_EQ(session_.state.position(), static_cast<int64_t>(3 + first));
+  ASSERT_TRUE(GoOn({}).ok());  // the same draw again
+  EXPECT_TRUE(tokens_.empty());
 }
 
 TEST_F(GeneratorTest, EndsWhenTheCallerHasEnough) {
@@ -114,7 +201,7 @@ TEST_F(GeneratorTest, EndsWhenTheCallerHasEnough) {
 }
 
 TEST_F(GeneratorTest, NeverDrawsPaddingOfTheVocabulary) {
-  options_.sampler.temperature = 100;
+  options_.sampler->temperature = 100;
   options_.num_drawable = 3;
   options_.max_tokens = 200;
   ASSERT_TRUE(Run({1}).ok());
@@ -130,8 +217,23 @@ TEST_F(GeneratorTest, RefusesBadArguments) {
   options_.num_drawable = 0;
   options_.max_tokens = -1;
   EXPECT_THAT(ErrorOf({1}), HasSubstr("max_tokens is -1"));
-  options_.sampler.top_p = 2;
+  options_.sampler->top_p = 2;
   EXPECT_THAT(ErrorOf({1}), HasSubstr("top_p is 2"));
+}
+
+TEST_F(GeneratorTest, RefusesSessionsThatAreNotTheModels) {
+  const auto error = [&] { return std::string(GoOn({1}).status().message()); };
+  ASSERT_TRUE(Run({1, 2, 3}).ok());
+  session_.tokens[1] = 40;
+  EXPECT_EQ(error(), "session token 1 is 40; expected 0 to 39, the model's vocabulary");
+  session_.tokens.pop_back();
+  EXPECT_EQ(error(), "the session has 32 tokens; expected the 33 that its state has taken in");
+  ASSERT_TRUE(Run({1, 2, 3}).ok());
+  session_.logits.pop_back();
+  EXPECT_EQ(error(), "the session has 39 logits; expected 40, the model's vocabulary");
+  session_ = Session();
+  EXPECT_THAT(error(), HasSubstr("not made by this model's NewSequence()"));
+  EXPECT_TRUE(session_.tokens.empty() && session_.logits.empty());
 }
 
 }  // namespace

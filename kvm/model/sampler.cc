@@ -74,7 +74,9 @@ absl::Status ValidateSamplerOptions(const SamplerOptions& options) {
   return absl::OkStatus();
 }
 
-Sampler::Sampler(const SamplerOptions& options) : options_(options) {}
+Sampler::Sampler(const SamplerState& state, absl::Span<const int32_t> seen) : state_(state) {
+  for (const int32_t token : seen) Observe(token);
+}
 
 void Sampler::Observe(int32_t token) {
   if (static_cast<size_t>(token) >= seen_.size()) seen_.resize(token + 1);
@@ -82,13 +84,14 @@ void Sampler::Observe(int32_t token) {
 }
 
 int32_t Sampler::Sample(absl::Span<const float> logits) {
+  const SamplerOptions& options = state_.options;
   assert(std::any_of(logits.begin(), logits.end(), [](float x) { return std::isfinite(x); }));
   std::vector<Candidate> candidates;
   candidates.reserve(logits.size());
   for (size_t i = 0; i < logits.size(); ++i) {
     float logit = logits[i];
     if (i < seen_.size() && seen_[i]) {
-      const float penalty = static_cast<float>(options_.repetition_penalty);
+      const float penalty = static_cast<float>(options.repetition_penalty);
       logit = logit > 0 ? logit / penalty : logit * penalty;
     }
     if (!std::isnan(logit) && logit != -std::numeric_limits<float>::infinity()) {
@@ -97,26 +100,26 @@ int32_t Sampler::Sample(absl::Span<const float> logits) {
   }
 
   int32_t token;
-  if (options_.temperature == 0) {
+  if (options.temperature == 0) {
     token = std::min_element(candidates.begin(), candidates.end(), IsMoreLikely)->token;
   } else {
-    const size_t top_k = static_cast<size_t>(options_.top_k);
+    const size_t top_k = static_cast<size_t>(options.top_k);
     if (top_k > 0 && top_k < candidates.size()) {
       std::partial_sort(candidates.begin(), candidates.begin() + top_k, candidates.end(), IsMoreLikely);
       candidates.resize(top_k);
     }
     const double largest = std::min_element(candidates.begin(), candidates.end(), IsMoreLikely)->logit;
     for (Candidate& candidate : candidates) {
-      candidate.weight = candidate.logit == largest ? 1 : std::exp((candidate.logit - largest) / options_.temperature);
+      candidate.weight = candidate.logit == largest ? 1 : std::exp((candidate.logit - largest) / options.temperature);
     }
-    if (options_.top_p < 1) KeepTopP(options_.top_p, &candidates);
+    if (options.top_p < 1) KeepTopP(options.top_p, &candidates);
     candidates.erase(std::remove_if(candidates.begin(), candidates.end(),
-                                    [this](const Candidate& candidate) { return candidate.weight < options_.min_p; }),
+                                    [&](const Candidate& candidate) { return candidate.weight < options.min_p; }),
                      candidates.end());
 
     double total = 0;
     for (const Candidate& candidate : candidates) total += candidate.weight;
-    double left = Uniform(options_.seed, draws_++) * total;
+    double left = Uniform(options.seed, state_.draws++) * total;
     size_t drawn = 0;
     // Rounding may leave a little behind the last candidate: it takes that too.
     while (drawn + 1 < candidates.size() && left >= candidates[drawn].weight) left -= candidates[drawn++].weight;

@@ -8,18 +8,9 @@
 
 #include "absl/status/status.h"
 #include "absl/types/span.h"
+#include "kvm/state/sampler_state.h"
 
 namespace kvm {
-
-// Applied in this order: repetition penalty, temperature, top_k, top_p, min_p.
-struct SamplerOptions {
-  double temperature = 1;         // >= 0; 0 always takes the most likely token (ties: the lowest id)
-  int64_t top_k = 0;              // keep the k most likely tokens; 0 keeps all
-  double top_p = 1;               // keep the fewest most likely tokens whose probabilities reach top_p; in (0, 1]
-  double min_p = 0;               // keep tokens with at least this share of the best one's probability; in [0, 1)
-  double repetition_penalty = 1;  // > 0: divides positive and multiplies negative logits of tokens seen before
-  uint64_t seed = 0;
-};
 
 // InvalidArgument naming the option and its allowed range.
 absl::Status ValidateSamplerOptions(const SamplerOptions& options);
@@ -28,7 +19,11 @@ absl::Status ValidateSamplerOptions(const SamplerOptions& options);
 class Sampler {
  public:
   // `options` are valid.
-  explicit Sampler(const SamplerOptions& options);
+  explicit Sampler(const SamplerOptions& options) : Sampler(SamplerState{options, 0}, {}) {}
+  // Goes on where another sampler stood, which had seen these tokens, none of them negative.
+  Sampler(const SamplerState& state, absl::Span<const int32_t> seen);
+
+  const SamplerState& state() const { return state_; }
 
   // Counts a token as seen for the repetition penalty.
   void Observe(int32_t token);
@@ -37,8 +32,7 @@ class Sampler {
   int32_t Sample(absl::Span<const float> logits);
 
  private:
-  SamplerOptions options_;
-  uint64_t draws_ = 0;
+  SamplerState state_;
   std::vector<bool> seen_;
 };
 

@@ -111,6 +111,23 @@ TEST(SamplerTest, TheSeedDecides) {
   EXPECT_NE(first, other);
 }
 
+TEST(SamplerTest, GoesOnFromItsState) {
+  std::vector<float> logits(50);
+  for (size_t i = 0; i < logits.size(); ++i) logits[i] = static_cast<float>(i % 7);
+  SamplerOptions options;
+  options.seed = 7;
+  options.repetition_penalty = 1.5;
+  Sampler whole(options), first(options);
+  std::vector<int32_t> expected, tokens;
+  for (int i = 0; i < 20; ++i) expected.push_back(whole.Sample(logits));
+  for (int i = 0; i < 8; ++i) tokens.push_back(first.Sample(logits));
+  EXPECT_EQ(first.state().draws, 8u);
+  EXPECT_EQ(first.state().options.seed, 7u);
+  Sampler second(first.state(), tokens);
+  for (int i = 8; i < 20; ++i) tokens.push_back(second.Sample(logits));
+  EXPECT_EQ(tokens, expected);
+}
+
 TEST(ValidateSamplerOptionsTest, NamesTheOptionAndItsRange) {
   const auto error = [](const SamplerOptions& options) {
     return std::string(ValidateSamplerOptions(options).message());

@@ -2,7 +2,7 @@
 """Makes the seeds in corpus/ from nothing and from the files in testing/.
 
     pip install torch
-    bazelw build //tools:kvm && python3 testing/fuzz/make_corpus.py bazel-bin/tools/kvm
+    bazelw build //tools:kvm //testing/fuzz:snapshot_seeds && python3 testing/fuzz/make_corpus.py bazel-bin
 
 Inputs that a fuzzer found lie there as well, under names that begin with "found_"; they are left alone.
 """
@@ -23,7 +23,8 @@ import torch
 HERE = pathlib.Path(__file__).resolve().parent
 TESTING = HERE.parent
 CORPUS = HERE / "corpus"
-KVM = sys.argv[1]
+KVM = pathlib.Path(sys.argv[1]) / "tools/kvm"
+SNAPSHOT_SEEDS = pathlib.Path(sys.argv[1]) / "testing/fuzz/snapshot_seeds"
 
 SPEC = """
 vocab_size: 16 width: 16 mlp_token_shift: true block_lambdas: true skip_connections: true residual_scale: 0.5
@@ -207,6 +208,11 @@ def make_packed(scratch):
             put("packed", packed.stem, packed.read_bytes())
 
 
+def make_snapshots():
+    (CORPUS / "snapshot").mkdir(parents=True, exist_ok=True)
+    subprocess.run([SNAPSHOT_SEEDS, CORPUS / "snapshot"], check=True)
+
+
 def make_stack():
     put("stack_spec", "mixers", SPEC % "true")
     put("stack_spec", "plain", PLAIN_SPEC)
@@ -220,6 +226,7 @@ def main():
     make_config()
     make_tokenizers()
     make_stack()
+    make_snapshots()
     with tempfile.TemporaryDirectory() as scratch:
         make_torch(pathlib.Path(scratch))
         make_packed(pathlib.Path(scratch))

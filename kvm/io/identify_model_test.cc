@@ -1,0 +1,52 @@
+#include "kvm/io/identify_model.h"
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "gtest/gtest.h"
+#include "kvm/io/model_file.h"
+#include "kvm/io/model_fingerprint.h"
+#include "kvm/io/packed_file.h"
+#include "kvm/model/stack_spec.h"
+#include "kvm/model/weight_source.h"
+#include "testing/random_weights.h"
+#include "testing/test_stacks.h"
+
+namespace kvm {
+namespace {
+
+ModelOptions SomeOptions() {
+  ModelOptions options;
+  options.weights = WeightType::kBF16;
+  options.state = DType::kI8;
+  options.chunked_recurrences = true;
+  return options;
+}
+
+TEST(IdentifyModel, SaysWhatStatesDependOn) {
+  const StackSpec spec = TestStacks()[0].spec;
+  const std::unique_ptr<WeightSource> weights = RandomWeights(spec, 1);
+  const ModelIdentity identity = IdentifyModel(spec, *weights, std::nullopt, SomeOptions());
+  EXPECT_EQ(identity.fingerprint, ModelFingerprint(spec, *weights));
+  EXPECT_EQ(identity.weights, "bf16");
+  EXPECT_EQ(identity.state, DType::kI8);
+  EXPECT_TRUE(identity.chunked_recurrences);
+  EXPECT_EQ(identity.stack, FormatStackSpec(spec));
+  EXPECT_EQ(IdentifyModel(spec, *weights, std::nullopt, {}).weights, "as-is");
+  EXPECT_NE(IdentifyModel(spec, *RandomWeights(spec, 2), std::nullopt, {}).fingerprint, identity.fingerprint);
+}
+
+TEST(IdentifyModel, TakesTheWordOfAPackedModel) {
+  const StackSpec spec = TestStacks()[0].spec;
+  const std::unique_ptr<WeightSource> weights = RandomWeights(spec, 1);
+  EXPECT_EQ(IdentifyModel(spec, *weights, 7, {}).fingerprint, 7u);
+  const std::string path = testing::TempDir() + "/identify.kvm";
+  ASSERT_TRUE(WritePackedModel(path, spec, *weights, {}).ok());
+  const OpenedModel opened = OpenModel(path).value();
+  EXPECT_EQ(IdentifyModel(opened.model.spec, *opened.model.weights, opened.fingerprint, {}).fingerprint,
+            IdentifyModel(spec, *weights, std::nullopt, {}).fingerprint);
+}
+
+}  // namespace
+}  // namespace kvm

@@ -7,9 +7,10 @@ namespace kvm {
 
 // How matrices are kept in memory.
 enum class WeightType {
-  kAsStored,  // bfloat16 where the file has it, otherwise float32
+  kAsStored,  // bfloat16 and int8 where the file has them, otherwise float32
   kF32,
   kBF16,
+  kI8,  // int8 with scales (int8_panels.h), but for small ones, which stay as stored (quantized_weights.h)
 };
 
 struct ModelOptions {

@@ -205,6 +205,9 @@ def make_packed(scratch):
                             f"--dtype={dtype}"], check=True, stdout=subprocess.DEVNULL)
             subprocess.run([KVM, "convert", folder, packed], check=True, stdout=subprocess.DEVNULL)
             put("packed", packed.stem, packed.read_bytes())
+        packed = scratch / f"{name}_int8.kvm"
+        subprocess.run([KVM, "convert", folder, packed, "--dtype=int8"], check=True, stdout=subprocess.DEVNULL)
+        put("packed", packed.stem, packed.read_bytes())
 
 
 def make_stack():

@@ -24,6 +24,12 @@ struct SamplerOptions {
 // InvalidArgument naming the option and its allowed range.
 absl::Status ValidateSamplerOptions(const SamplerOptions& options);
 
+struct TokenCandidate {
+  int32_t token;
+  float logit;
+  double weight;  // exp(logit − the largest logit): a probability up to a common factor
+};
+
 // The same seed and logits give the same tokens on every machine of one kind. Thread-compatible.
 class Sampler {
  public:
@@ -40,6 +46,7 @@ class Sampler {
   SamplerOptions options_;
   uint64_t draws_ = 0;
   std::vector<bool> seen_;
+  std::vector<TokenCandidate> candidates_;  // kept for its memory
 };
 
 }  // namespace kvm

@@ -75,7 +75,7 @@ void BlockWindow::DropBefore(int64_t position) {
   }
 }
 
-void BlockWindow::AppendSegments(int64_t head, std::vector<KeyValueSegment>* segments) const {
+void BlockWindow::AppendSegments(int64_t head, std::pmr::vector<KeyValueSegment>* segments) const {
   const int64_t element = SizeOf(shape_.dtype);
   int64_t first = begin_;
   for (const Block& block : blocks_) {

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <memory_resource>
 #include <vector>
 
 #include "kvm/kernels/dtype.h"
@@ -39,7 +40,7 @@ class BlockWindow {
   void DropBefore(int64_t position);
 
   // One segment per block of `head`, oldest first, with their positions. Valid until the next Append or DropBefore.
-  void AppendSegments(int64_t head, std::vector<KeyValueSegment>* segments) const;
+  void AppendSegments(int64_t head, std::pmr::vector<KeyValueSegment>* segments) const;
 
   // Copies `count` positions from `first` of one head as float32 rows: keys [count, qk_dim], values [count, v_dim].
   void Read(int64_t head, int64_t first, int64_t count, MatrixView<float> keys, MatrixView<float> values) const;

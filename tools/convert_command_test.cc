@@ -177,6 +177,14 @@ TEST_F(ConvertCommandTest, RefusesWhatCannotBe) {
   EXPECT_THAT(err_, HasSubstr("holds config.json already"));
 }
 
+TEST_F(ConvertCommandTest, RefusesToWriteIntoTheModel) {
+  ASSERT_EQ(Run({"convert", Golden("kvm_sqrt"), Path("m")}), 0) << err_;
+  ExpectRefused({"convert", Path("m"), Path("m/x.kvm")}, 1, "lies in the folder of the model");
+  ExpectRefused({"convert", Path("m/model.safetensors"), Path("m/sub")}, 1, "lies in the folder of the model");
+  ASSERT_EQ(Run({"convert", Path("m"), Path("a.kvm")}), 0) << err_;
+  EXPECT_EQ(Run({"convert", Path("a.kvm"), Path("b.kvm")}), 0) << err_;
+}
+
 TEST_F(ConvertCommandTest, RefusesBadUsage) {
   EXPECT_EQ(Run({"convert"}), 2);
   EXPECT_EQ(Run({"convert", "a"}), 2);

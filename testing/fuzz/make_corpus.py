@@ -95,6 +95,8 @@ def make_config():
         fields = json.loads((TESTING / "golden" / golden / "config.json").read_text())
         put("huggingface_config", golden, json.dumps(fields, separators=(",", ":")))
     put("huggingface_config", "defaults", '{"model_type":"rwkv7backbone"}')
+    deep = {"model_type": "rwkv7backbone", "num_hidden_layers": 4096, "alt_layer_every": 2}
+    put("huggingface_config", "deep", json.dumps(deep, separators=(",", ":")))
 
 
 def make_tokenizers():

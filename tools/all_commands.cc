@@ -1,5 +1,6 @@
 #include "tools/all_commands.h"
 
+#include "tools/bench_command.h"
 #include "tools/build_command.h"
 #include "tools/convert_command.h"
 #include "tools/demo_command.h"
@@ -11,8 +12,8 @@
 namespace kvm {
 
 std::vector<Command> AllCommands() {
-  return {DemoCommand(),     BuildCommand(),      InspectCommand(), ConvertCommand(),
-          TokenizeCommand(), DetokenizeCommand(), LogitsCommand(),  GenerateCommand()};
+  return {DemoCommand(),       BuildCommand(),  InspectCommand(),  ConvertCommand(), TokenizeCommand(),
+          DetokenizeCommand(), LogitsCommand(), GenerateCommand(), BenchCommand()};
 }
 
 }  // namespace kvm

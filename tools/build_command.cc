@@ -144,6 +144,9 @@ absl::Status RunBuild(absl::Span<const std::string> args, Console& console) {
   const DType state = StateDType(values.model.state);
   if (!values.out.empty()) {
     RETURN_IF_ERROR(CheckFree(values.out));
+    for (const std::unique_ptr<OpenedModel>& checkpoint : composition.checkpoints) {
+      RETURN_IF_ERROR(CheckOutsideModel(values.out, checkpoint->model.path));
+    }
     RETURN_IF_ERROR(CheckCanMakeFolder(values.out));
     RETURN_IF_ERROR(WriteModel(values, composition, console));
   }

@@ -160,6 +160,14 @@ TEST_F(BuildCommandTest, TakesASpecFileAndATokenizer) {
   EXPECT_EQ(out_, "15496\n");
 }
 
+TEST_F(BuildCommandTest, RefusesToWriteIntoItsBase) {
+  const std::string folder = Path("model");
+  ASSERT_EQ(RunSmall({"--out=" + folder}), 0) << err_;
+  EXPECT_EQ(Run({"build", "--base=" + folder, "--out=" + folder + "/sub", "--threads=1"}), 1);
+  EXPECT_THAT(err_, HasSubstr("/sub lies in the folder of the model that it is made from"));
+  EXPECT_FALSE(Exists(folder + "/sub/stack.textproto"));
+}
+
 TEST_F(BuildCommandTest, RefusesAnOccupiedOrUnwritableFolder) {
   const std::string folder = Path("model");
   ASSERT_EQ(RunSmall({"--out=" + folder}), 0) << err_;

@@ -13,6 +13,8 @@
 namespace kvm {
 namespace {
 
+constexpr char kVersion[] = "kvm 0.1.0\n";
+
 std::string Overview(const std::vector<Command>& commands) {
   size_t longest = 0;
   for (const Command& command : commands) longest = std::max(longest, command.name.size());
@@ -21,12 +23,18 @@ std::string Overview(const std::vector<Command>& commands) {
     absl::StrAppend(&text, "  ", command.name, std::string(longest - command.name.size() + 2, ' '), command.summary,
                     "\n");
   }
-  absl::StrAppend(&text, "\nkvm help COMMAND lists a command's flags. Nothing is ever fetched from a network.\n");
+  absl::StrAppend(&text,
+                  "\nkvm help COMMAND lists a command's flags; kvm --version says which kvm this is. Nothing is ever "
+                  "fetched from a network.\n");
   return text;
 }
 
 absl::Status Run(const std::vector<Command>& commands, absl::Span<const std::string> args, Console& console) {
   if (args.empty()) return UsageError("no command given (see kvm help)");
+  if (args[0] == "--version" && args.size() == 1) {
+    console.out << kVersion;
+    return absl::OkStatus();
+  }
   const bool is_help = args[0] == "help" || args[0] == "--help" || args[0] == "-h";
   if (is_help && args.size() == 1) return HelpRequest(Overview(commands));
 

@@ -26,7 +26,8 @@ inline constexpr int kExitBadUsage = 2;
 inline constexpr int kExitInterrupted = 130;
 inline constexpr int kExitOutputClosed = 141;
 
-// Runs the command that args[0] names, or "help". An error is one line on console.err. Returns the exit status.
+// Runs the command that args[0] names, "help" or "--version". An error is one line on console.err. Returns the exit
+// status.
 int RunCommandLine(const std::vector<Command>& commands, absl::Span<const std::string> args, Console& console);
 
 }  // namespace kvm

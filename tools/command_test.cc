@@ -59,6 +59,12 @@ TEST_F(CommandTest, HelpGoesToOut) {
   EXPECT_EQ(err_.str(), "");
 }
 
+TEST_F(CommandTest, TellsItsVersion) {
+  EXPECT_EQ(Run({"--version"}), 0);
+  EXPECT_THAT(out_.str(), ::testing::MatchesRegex("kvm [0-9]+[.][0-9]+[.][0-9]+\n"));
+  EXPECT_EQ(Run({"--version", "greet"}), 2);
+}
+
 TEST_F(CommandTest, UnknownCommandNamesTheNearest) {
   EXPECT_EQ(Run({"gret"}), 2);
   EXPECT_EQ(err_.str(), "kvm: unknown command 'gret'; did you mean kvm greet? (see kvm help)\n");

@@ -17,6 +17,7 @@
 #include "tools/dtype_flag.h"
 #include "tools/flag_set.h"
 #include "tools/model_flags.h"
+#include "tools/output_paths.h"
 #include "tools/tensor_report.h"
 
 namespace kvm {
@@ -68,14 +69,15 @@ absl::Status Write(const std::string& form, const std::string& out, const ModelF
 
 absl::Status RunConvert(absl::Span<const std::string> args, Console& console) {
   FlagSet flags(
-      "convert", "IN OUT [--to=FORM] [--dtype=as-is|f32|bf16|f16] [--shard-size=5GB]",
+      "convert", "IN OUT [--to=FORM] [--dtype=as-is|f32|bf16|f16|int8] [--shard-size=5GB]",
       "Writes the model IN as OUT in another form. IN is whatever --model takes. The form of OUT is told by its\n"
       "name: .pth, .safetensors, .kvm (packed), or else a Hugging Face folder; --to overrides that. Tensors keep\n"
-      "every bit unless --dtype says otherwise. OUT must not exist.");
+      "every bit unless --dtype says otherwise. OUT must not exist, nor lie in the folder IN.");
   ConvertFlags values;
   std::vector<std::string> positionals;
   flags.Positionals(&positionals);
-  flags.Choice("dtype", &values.dtype, {"as-is", "f32", "bf16", "f16"}, "of the weights in OUT");
+  flags.Choice("dtype", &values.dtype, {"as-is", "f32", "bf16", "f16", "int8"},
+               "of the weights in OUT; int8, with scales, for packed models alone");
   flags.String("shard-size", &values.shard_size, "BYTES",
                "the most that a folder's file of weights holds: 5GB, 2GiB, ...");
   flags.Choice("to", &values.to, {"hf", "folder", "safetensors", "pth", "packed"},
@@ -88,6 +90,7 @@ absl::Status RunConvert(absl::Span<const std::string> args, Console& console) {
     return flags.Wrong(absl::StrCat("--shard-size=", values.shard_size, ": expected bytes such as 5GB, 500MB or 2GiB"));
   }
   ASSIGN_OR_RETURN(const OpenedModel opened, OpenModelWithNotes(positionals[0], console));
+  RETURN_IF_ERROR(CheckOutsideModel(out, opened.model.path));
   if (console.interrupted()) return Interrupted();
   ModelWriteOptions options;
   options.dtype = ParseDTypeFlag(values.dtype);

@@ -101,6 +101,30 @@ TEST_F(ConvertCommandTest, ChangesDTypes) {
   EXPECT_THAT(out_, HasSubstr("58 tensors, 58.0 KiB: F16 58.0 KiB"));
 }
 
+// A packed file of int8 generates what int8 made at load does, and gives the numbers it stands for to other forms.
+TEST_F(ConvertCommandTest, PacksInt8) {
+  const auto generate = [&](const std::string& model, const std::string& weights) {
+    EXPECT_EQ(Run({"generate", "--model=" + model, "--weights=" + weights, "--prompt-ids=1,2,3", "--max-tokens=20",
+                   "--seed=1"}),
+              0)
+        << err_;
+    return out_;
+  };
+  const std::string golden = Golden("kvm_sqrt");
+  ASSERT_EQ(Run({"convert", golden, Path("a.kvm"), "--dtype=int8"}), 0) << err_;
+  const std::string text = generate(golden, "int8");
+  EXPECT_EQ(generate(Path("a.kvm"), "as-is"), text);
+  EXPECT_EQ(generate(Path("a.kvm"), "int8"), text);
+  ASSERT_EQ(Run({"convert", Path("a.kvm"), Path("b"), "--dtype=f32"}), 0) << err_;
+  EXPECT_EQ(generate(Path("b"), "f32"), text);
+  ASSERT_EQ(Run({"inspect", Path("a.kvm"), "--check"}), 0) << err_;
+  EXPECT_THAT(out_, HasSubstr("F32 "));
+  EXPECT_THAT(out_, HasSubstr("I8 "));
+  for (const char* out : {"c", "c.safetensors", "c.pth"}) {
+    ExpectRefused({"convert", golden, "--dtype=int8", Path(out)}, 1, "I8 is for packed models (.kvm)");
+  }
+}
+
 TEST_F(ConvertCommandTest, TheTokenizerComesAlong) {
   ASSERT_EQ(Run({"build", "--pattern=K", "--layers=1", "--width=32", "--heads=1", "--rotary=8", "--vocab=50304",
                  "--tokenizer=" + Gpt2(), "--out=" + Path("m")}),
@@ -153,12 +177,20 @@ TEST_F(ConvertCommandTest, RefusesWhatCannotBe) {
   EXPECT_THAT(err_, HasSubstr("holds config.json already"));
 }
 
+TEST_F(ConvertCommandTest, RefusesToWriteIntoTheModel) {
+  ASSERT_EQ(Run({"convert", Golden("kvm_sqrt"), Path("m")}), 0) << err_;
+  ExpectRefused({"convert", Path("m"), Path("m/x.kvm")}, 1, "lies in the folder of the model");
+  ExpectRefused({"convert", Path("m/model.safetensors"), Path("m/sub")}, 1, "lies in the folder of the model");
+  ASSERT_EQ(Run({"convert", Path("m"), Path("a.kvm")}), 0) << err_;
+  EXPECT_EQ(Run({"convert", Path("a.kvm"), Path("b.kvm")}), 0) << err_;
+}
+
 TEST_F(ConvertCommandTest, RefusesBadUsage) {
   EXPECT_EQ(Run({"convert"}), 2);
   EXPECT_EQ(Run({"convert", "a"}), 2);
   EXPECT_EQ(Run({"convert", "a", "b", "c"}), 2);
   EXPECT_EQ(Run({"convert", "a", "b", "--to=gguf"}), 2);
-  EXPECT_EQ(Run({"convert", "a", "b", "--dtype=int8"}), 2);
+  EXPECT_EQ(Run({"convert", "a", "b", "--dtype=int4"}), 2);
   for (const char* size : {"", "0", "-1", "5TB", "GB", "1.5GB", "99999999999GB"}) {
     EXPECT_EQ(Run({"convert", "a", "b", absl::StrCat("--shard-size=", size)}), 2) << size;
     EXPECT_THAT(err_, HasSubstr("--shard-size")) << size;

@@ -8,11 +8,12 @@
 
 namespace kvm {
 
-// What --dtype says: nothing for "as-is", otherwise one of "f32", "bf16" and "f16".
+// What --dtype says: nothing for "as-is", otherwise one of "f32", "bf16", "f16" and "int8".
 inline std::optional<DType> ParseDTypeFlag(const std::string& value) {
   if (value == "f32") return DType::kF32;
   if (value == "bf16") return DType::kBF16;
   if (value == "f16") return DType::kF16;
+  if (value == "int8") return DType::kI8;
   return std::nullopt;
 }
 

@@ -135,8 +135,8 @@ TEST_F(LogitsCommandTest, RefusesBadFilesAndFlags) {
   EXPECT_EQ(RunOn("kvm_sqrt", golden, "absent/folder/out"), 1);
   EXPECT_THAT(err_, HasSubstr("absent/folder"));
   EXPECT_EQ(RunOn("kvm_sqrt", golden, Path("out"), {"--pieces=0"}), 2);
-  EXPECT_EQ(RunOn("kvm_sqrt", golden, Path("out"), {"--weights=int8"}), 1);
-  EXPECT_EQ(err_, "kvm: --weights=int8 is not offered: use as-is, f32 or bf16\n");
+  EXPECT_EQ(RunOn("kvm_sqrt", golden, Path("out"), {"--weights=int4"}), 2);
+  EXPECT_THAT(err_, HasSubstr("--weights=int4: expected as-is, f32, bf16 or int8"));
   EXPECT_EQ(RunOn("kvm_sqrt", golden, Path("out"), {"--state=int4"}), 2);
   EXPECT_THAT(err_, HasSubstr("--state=int4: expected one of f32, bf16, int8"));
   EXPECT_EQ(RunOn("kvm_sqrt", golden, Path("out"), {"--device=cuda"}), 1);
@@ -179,7 +179,7 @@ TEST_F(LogitsCommandTest, BadVariablesAreNamed) {
     const char *variable, *value;
     int exit_status;
   } cases[] = {{"KVM_THREADS", "many", 2}, {"KVM_DEVICE", "tpu", 2},   {"KVM_DEVICE", "cuda", 1},
-               {"KVM_WEIGHTS", "f8", 2},   {"KVM_WEIGHTS", "int8", 1}, {"KVM_STATE", "int4", 2},
+               {"KVM_WEIGHTS", "f8", 2},   {"KVM_WEIGHTS", "int4", 2}, {"KVM_STATE", "int4", 2},
                {"KVM_SEED", "-1", 2}};
   for (const auto& c : cases) {
     ASSERT_EQ(setenv(c.variable, c.value, 1), 0);

@@ -3,7 +3,10 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <fstream>
 
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "tools/format.h"
 
@@ -13,6 +16,16 @@ int64_t PhysicalMemory() {
   const int64_t pages = sysconf(_SC_PHYS_PAGES);
   const int64_t page_size = sysconf(_SC_PAGE_SIZE);
   return pages > 0 && page_size > 0 ? pages * page_size : 0;
+}
+
+std::string ProcessorName() {
+  std::ifstream file("/proc/cpuinfo");
+  for (std::string line; std::getline(file, line);) {
+    const size_t colon = line.find(':');
+    if (!absl::StartsWith(line, "model name") || colon == std::string::npos) continue;
+    return std::string(absl::StripAsciiWhitespace(absl::string_view(line).substr(colon + 1)));
+  }
+  return "unknown";
 }
 
 absl::Status CheckFitsInMemory(absl::string_view what, double bytes, absl::string_view advice) {

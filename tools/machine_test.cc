@@ -25,5 +25,10 @@ TEST(CheckFitsInMemory, ComparesWithTheMachine) {
               HasSubstr("the rows take " + FormatBytes(2 * memory)));
 }
 
+TEST(ProcessorName, IsOneLineOfText) {
+  EXPECT_FALSE(ProcessorName().empty());
+  EXPECT_EQ(ProcessorName().find('\n'), std::string::npos);
+}
+
 }  // namespace
 }  // namespace kvm

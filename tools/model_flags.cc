@@ -42,26 +42,34 @@ ModelFlags::ModelFlags() : threads(NumPhysicalCores()) {}
 
 void DefineRuntimeFlags(FlagSet& flags, ModelFlags* values) {
   flags.Int64("threads", &values->threads, 1, kMaxThreads, "threads to compute with");
+  flags.ReadFromEnvironment("threads", "KVM_THREADS");
+  DefineComputeFlags(flags, values);
+}
+
+void DefineComputeFlags(FlagSet& flags, ModelFlags* values) {
   flags.String("device", &values->device, "cpu|cuda|auto", "where to compute");
-  flags.String("weights", &values->weights, "as-is|f32|bf16", "how matrices are kept in memory");
+  flags.String("weights", &values->weights, "as-is|f32|bf16|int8", "how matrices are kept in memory");
   flags.Choice("state", &values->state, StateNames(),
                "how readout rows and windows are kept in memory; windows are bf16 where rows are int8");
   flags.Bool("chunked-recurrences", &values->chunked_recurrences,
              "RWKV-7, Gated DeltaNet and Kimi Delta take long pieces in chunks; last bits then depend on the pieces");
-  flags.ReadFromEnvironment("threads", "KVM_THREADS");
   flags.ReadFromEnvironment("device", "KVM_DEVICE");
   flags.ReadFromEnvironment("weights", "KVM_WEIGHTS");
   flags.ReadFromEnvironment("state", "KVM_STATE");
   flags.ReadFromEnvironment("chunked-recurrences", "KVM_CHUNKED_RECURRENCES");
 }
 
-void DefineModelFlags(FlagSet& flags, ModelFlags* values) {
+void DefineSourceFlags(FlagSet& flags, ModelFlags* values) {
   flags.String("model", &values->model, "PATH",
                "model folder, Hugging Face folder, .kvm, .pth, .safetensors, or .textproto for random weights");
   flags.ReadFromEnvironment("model", "KVM_MODEL");
-  DefineRuntimeFlags(flags, values);
   flags.Int64("seed", &values->seed, 0, std::numeric_limits<int64_t>::max(), "of everything random");
   flags.ReadFromEnvironment("seed", "KVM_SEED");
+}
+
+void DefineModelFlags(FlagSet& flags, ModelFlags* values) {
+  DefineSourceFlags(flags, values);
+  DefineRuntimeFlags(flags, values);
 }
 
 absl::StatusOr<ModelOptions> ResolveModelOptions(const FlagSet& flags, const ModelFlags& values) {
@@ -76,9 +84,10 @@ absl::StatusOr<ModelOptions> ResolveModelOptions(const FlagSet& flags, const Mod
   } else if (values.weights == "bf16") {
     options.weights = WeightType::kBF16;
   } else if (values.weights == "int8") {
-    return NotOffered(flags.Source("weights"), "int8", "use as-is, f32 or bf16");
+    options.weights = WeightType::kI8;
   } else if (values.weights != "as-is") {
-    return flags.Wrong(absl::StrCat(flags.Source("weights"), "=", values.weights, ": expected as-is, f32 or bf16"));
+    return flags.Wrong(
+        absl::StrCat(flags.Source("weights"), "=", values.weights, ": expected as-is, f32, bf16 or int8"));
   }
   options.state = StateDType(values.state);
   options.chunked_recurrences = values.chunked_recurrences;

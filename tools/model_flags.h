@@ -41,6 +41,10 @@ DType StateDType(const std::string& name);
 void DefineModelFlags(FlagSet& flags, ModelFlags* values);
 // Those of them that make sense where the model is already known.
 void DefineRuntimeFlags(FlagSet& flags, ModelFlags* values);
+// Those without --threads, for commands that compare several numbers of threads.
+void DefineComputeFlags(FlagSet& flags, ModelFlags* values);
+// --model and --seed alone.
+void DefineSourceFlags(FlagSet& flags, ModelFlags* values);
 
 // The options that the flags ask for. UsageError for values that mean nothing; FailedPrecondition for a device or a
 // dtype that this binary lacks.

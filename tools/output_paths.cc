@@ -32,6 +32,20 @@ bool IsSameFile(const std::string& a, const std::string& b) {
   return WithoutLinks(a) == WithoutLinks(b);
 }
 
+absl::Status CheckOutsideModel(const std::string& out, const std::string& model) {
+  std::error_code error;
+  if (!fs::is_directory(model, error)) return absl::OkStatus();
+  const fs::path folder = fs::canonical(model, error);
+  fs::path part = WithoutLinks(out);
+  while (part.has_relative_path()) {
+    part = part.parent_path();
+    if (part != folder) continue;
+    return absl::InvalidArgumentError(absl::StrCat(out, " lies in the folder of the model that it is made from, ",
+                                                   model, "; expected a path outside"));
+  }
+  return absl::OkStatus();
+}
+
 absl::Status CheckCanMakeFolder(const std::string& path) {
   std::error_code error;
   fs::path part = fs::absolute(path, error);

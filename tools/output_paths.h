@@ -12,6 +12,10 @@ namespace kvm {
 // Whether writing one path would change what the other holds, through links as well. Neither need exist.
 bool IsSameFile(const std::string& a, const std::string& b);
 
+// OK unless `out` would lie in the folder of a model that it is made from, `model`, which may be a file as well. Links
+// are followed. InvalidArgument that names both.
+absl::Status CheckOutsideModel(const std::string& out, const std::string& model);
+
 // Whether a folder `path` is there and writable or could be made: FailedPrecondition or PermissionDenied, naming the
 // part of the path that stands in the way.
 absl::Status CheckCanMakeFolder(const std::string& path);

@@ -57,6 +57,21 @@ TEST_F(OutputPathsTest, TellsFilesApart) {
   EXPECT_FALSE(Same("absent", "absent2"));
 }
 
+TEST_F(OutputPathsTest, OutputsInAModelsFolder) {
+  for (const char* out : {"sub/x", "sub/x/y", "to_sub/x", "./sub/../sub/x"}) {
+    for (const char* model : {"sub", "to_sub", "sub/", "sub/."}) {
+      const absl::Status status = CheckOutsideModel(folder_ + out, folder_ + model);
+      EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << out << " " << model;
+      EXPECT_THAT(std::string(status.message()), HasSubstr(folder_ + out + " lies in the folder of the model"));
+    }
+  }
+  for (const char* out : {"sub", "x", "sub2", "sub.kvm", "sub/../x", "to_a"}) {
+    EXPECT_TRUE(CheckOutsideModel(folder_ + out, folder_ + "sub").ok()) << out;
+  }
+  // Beside a file.
+  EXPECT_TRUE(CheckOutsideModel(folder_ + "x", folder_ + "a").ok());
+}
+
 TEST_F(OutputPathsTest, FoldersThatCanBeMade) {
   for (const char* name : {"sub", "new", "new/and/deeper", "to_sub/new", ""}) {
     EXPECT_TRUE(CheckCanMakeFolder(folder_ + name).ok()) << CheckCanMakeFolder(folder_ + name);

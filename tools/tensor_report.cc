@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "kvm/io/utf8.h"
+#include "kvm/kernels/panels_view.h"
 #include "tools/command_status.h"
 #include "tools/format.h"
 #include "tools/progress.h"
@@ -12,14 +13,26 @@
 namespace kvm {
 namespace {
 
-int64_t ByteSize(const TensorInfo& info) { return NumElements(info.shape) * SizeOf(info.dtype); }
+// What a tensor is as it is stored: int8 with its scales where the source has that.
+struct Stored {
+  DType dtype = DType::kF32;
+  Shape shape;
+  int64_t bytes = 0;
+};
+
+Stored StoredTensor(const WeightSource& source, const std::string& name) {
+  const TensorInfo info = *source.Info(name);
+  const PanelsView* const panels = source.FindPanels(name);
+  if (panels != nullptr && panels->storage == DType::kI8) return {DType::kI8, info.shape, panels->byte_size()};
+  return {info.dtype, info.shape, NumElements(info.shape) * SizeOf(info.dtype)};
+}
 
 // Bytes of each dtype.
 std::map<std::string, int64_t> BytesByDType(const WeightSource& source) {
   std::map<std::string, int64_t> bytes;
   for (const std::string& name : source.Names()) {
-    const TensorInfo info = *source.Info(name);
-    bytes[std::string(Name(info.dtype))] += ByteSize(info);
+    const Stored tensor = StoredTensor(source, name);
+    bytes[std::string(Name(tensor.dtype))] += tensor.bytes;
   }
   return bytes;
 }
@@ -45,8 +58,9 @@ std::string SummarizeTensors(const WeightSource& source) {
 std::string ListTensors(const WeightSource& source) {
   std::vector<std::vector<std::string>> rows = {{"tensor", "dtype", "shape", "bytes"}};
   for (const std::string& name : source.Names()) {
-    const TensorInfo info = *source.Info(name);
-    rows.push_back({Printable(name), std::string(Name(info.dtype)), ToString(info.shape), FormatCount(ByteSize(info))});
+    const Stored tensor = StoredTensor(source, name);
+    rows.push_back(
+        {Printable(name), std::string(Name(tensor.dtype)), ToString(tensor.shape), FormatCount(tensor.bytes)});
   }
   return FormatTable(rows);
 }
@@ -57,9 +71,9 @@ nlohmann::json TensorsToJson(const WeightSource& source, bool list) {
   if (!list) return json;
   json["list"] = nlohmann::json::array();
   for (const std::string& name : source.Names()) {
-    const TensorInfo info = *source.Info(name);
+    const Stored tensor = StoredTensor(source, name);
     json["list"].push_back(
-        {{"name", name}, {"dtype", std::string(Name(info.dtype))}, {"shape", info.shape}, {"bytes", ByteSize(info)}});
+        {{"name", name}, {"dtype", std::string(Name(tensor.dtype))}, {"shape", tensor.shape}, {"bytes", tensor.bytes}});
   }
   return json;
 }
@@ -76,7 +90,7 @@ absl::StatusOr<std::vector<BrokenTensor>> FindBrokenTensors(const WeightSource& 
       found.infinities += std::isinf(value);
     }
     if (found.nans + found.infinities > 0) broken.push_back(found);
-    done += tensor.byte_size();
+    done += StoredTensor(source, name).bytes;
     progress.Update(done);
     if (console.interrupted()) return Interrupted();
   }

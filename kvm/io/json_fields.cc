@@ -47,7 +47,8 @@ std::optional<int32_t> JsonFields::OptionalWhole(const std::string& key) {
   if (value->is_number_integer() && !value->is_number_unsigned() && value->get<int64_t>() >= kLowest) {
     return static_cast<int32_t>(value->get<int64_t>());
   }
-  AddProblem(key, absl::StrCat("a whole number from ", kLowest, " to ", kHighest));
+  AddProblem(key, value->is_number_integer() ? absl::StrCat("a whole number from ", kLowest, " to ", kHighest)
+                                             : "a whole number");
   return std::nullopt;
 }
 

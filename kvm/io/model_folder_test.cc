@@ -270,6 +270,21 @@ TEST_F(ModelFolderTest, SaysWhyATensorOfAShardIsMissing) {
   EXPECT_THAT(OpenError(Path("m"), absl::StatusCode::kInvalidArgument), HasSubstr("lacks tensor \"lm_head.weight\""));
 }
 
+// Arithmetic that other models' configs ask for: said, and no reason to refuse a folder.
+TEST_F(ModelFolderTest, ConfigsThatAskForOtherArithmeticAreNoted) {
+  CopyGolden("m");
+  const std::string config = *ReadFile(Path("m/config.json"));
+  const auto notes_with = [&](const std::string& field) {
+    Write("m/config.json", absl::StrCat("{", field, ", ", config.substr(config.find('{') + 1)));
+    const absl::StatusOr<ModelFolder> folder = OpenModelFolder(Path("m"));
+    return folder.ok() ? folder->notes : std::vector<std::string>{folder.status().ToString()};
+  };
+  EXPECT_THAT(notes_with(R"("rope_scaling": {"factor": 4})"),
+              ::testing::ElementsAre(HasSubstr("rope_scaling is {\"factor\":4}, which nothing here reads")));
+  EXPECT_THAT(notes_with(R"("quantization_config": {"bits": 4})"), ::testing::ElementsAre(HasSubstr("{\"bits\":4}")));
+  EXPECT_THAT(notes_with(R"("rope_scaling": null)"), ::testing::IsEmpty());
+}
+
 // The index alone says what there is: tensors of shards that it does not name, even twice, and other files are not
 // read.
 TEST_F(ModelFolderTest, TheIndexIsTheAuthority) {

@@ -20,6 +20,7 @@
 #include "kvm/io/strict_json.h"
 #include "kvm/io/weight_files.h"
 #include "kvm/model/parameters.h"
+#include "kvm/model/quantized_weights.h"
 #include "kvm/model/stack_spec.h"
 #include "kvm/status_macros.h"
 
@@ -92,11 +93,11 @@ absl::Status CopyTokenizer(const std::string& from, const std::string& to, Unfin
 }
 
 absl::Status CheckModel(const std::string& path, const StackSpec& spec, const WeightSource& weights,
-                        const ModelWriteOptions& options) {
+                        const ModelWriteOptions& options, bool packed) {
   if (options.dtype.has_value() && *options.dtype != DType::kF32 && *options.dtype != DType::kBF16 &&
-      *options.dtype != DType::kF16) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(path, ": weights as ", Name(*options.dtype), ", expected F32, BF16 or F16"));
+      *options.dtype != DType::kF16 && !(*options.dtype == DType::kI8 && packed)) {
+    return absl::InvalidArgumentError(absl::StrCat(path, ": weights as ", Name(*options.dtype),
+                                                   ", expected F32, BF16 or F16; I8 is for packed models (.kvm)"));
   }
   RETURN_IF_ERROR(ValidateStack(spec));
   return CheckWeights(spec, weights);
@@ -123,8 +124,8 @@ std::map<std::string, std::string> ConfigFor(const ModelWriteOptions& options) {
 
 // Writes a model that is one file: the tokenizer first, so that nothing can fail once the model is there.
 absl::Status WriteOneFile(const std::string& path, const StackSpec& spec, const WeightSource& weights,
-                          const ModelWriteOptions& options, const std::function<absl::Status()>& write) {
-  RETURN_IF_ERROR(CheckModel(path, spec, weights, options));
+                          const ModelWriteOptions& options, bool packed, const std::function<absl::Status()>& write) {
+  RETURN_IF_ERROR(CheckModel(path, spec, weights, options, packed));
   if (Exists(path)) return absl::AlreadyExistsError(absl::StrCat(path, ": exists already"));
   Unfinished unfinished;
   const std::string folder = fs::path(path).parent_path().string();
@@ -143,7 +144,7 @@ absl::Status WriteOneFile(const std::string& path, const StackSpec& spec, const 
 
 absl::Status WriteModelFolder(const std::string& path, const StackSpec& spec, const WeightSource& weights,
                               FolderForm form, const ModelWriteOptions& options) {
-  RETURN_IF_ERROR(CheckModel(path, spec, weights, options));
+  RETURN_IF_ERROR(CheckModel(path, spec, weights, options, /*packed=*/false));
   const bool ours = form == FolderForm::kStack;
   std::string text = FormatStackSpec(spec);
   if (!ours) {
@@ -171,7 +172,7 @@ absl::Status WriteModelFolder(const std::string& path, const StackSpec& spec, co
 
 absl::Status WriteModelSafetensors(const std::string& path, const StackSpec& spec, const WeightSource& weights,
                                    const ModelWriteOptions& options) {
-  return WriteOneFile(path, spec, weights, options, [&]() -> absl::Status {
+  return WriteOneFile(path, spec, weights, options, /*packed=*/false, [&]() -> absl::Status {
     std::map<std::string, std::string> metadata = {{kStackMetadata, FormatStackSpec(spec)}};
     if (!options.config.empty()) {
       ASSIGN_OR_RETURN(metadata[kConfigMetadata], ConfigText(ConfigFor(options)));
@@ -182,7 +183,12 @@ absl::Status WriteModelSafetensors(const std::string& path, const StackSpec& spe
 
 absl::Status WriteModelPacked(const std::string& path, const StackSpec& spec, const WeightSource& weights,
                               const ModelWriteOptions& options) {
-  return WriteOneFile(path, spec, weights, options, [&]() -> absl::Status {
+  return WriteOneFile(path, spec, weights, options, /*packed=*/true, [&]() -> absl::Status {
+    if (options.dtype == DType::kI8) {
+      // The config goes on speaking of the tensors that the model came with.
+      ASSIGN_OR_RETURN(const std::unique_ptr<WeightSource> int8, QuantizeWeights(spec, weights));
+      return WritePackedModel(path, spec, *int8, options.config);
+    }
     const std::map<std::string, std::string> config = options.config.empty() ? options.config : ConfigFor(options);
     if (!options.dtype.has_value()) return WritePackedModel(path, spec, weights, config);
     ASSIGN_OR_RETURN(const std::unique_ptr<WeightSource> cast, CastWeights(weights, *options.dtype));
@@ -192,7 +198,7 @@ absl::Status WriteModelPacked(const std::string& path, const StackSpec& spec, co
 
 absl::Status WriteModelRwkv(const std::string& path, const StackSpec& spec, const WeightSource& weights,
                             const ModelWriteOptions& options) {
-  return WriteOneFile(path, spec, weights, options, [&]() -> absl::Status {
+  return WriteOneFile(path, spec, weights, options, /*packed=*/false, [&]() -> absl::Status {
     if (!options.dtype.has_value()) return WriteRwkvCheckpoint(path, spec, weights);
     ASSIGN_OR_RETURN(const std::unique_ptr<WeightSource> cast, CastWeights(weights, *options.dtype));
     return WriteRwkvCheckpoint(path, spec, *cast);

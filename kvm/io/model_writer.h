@@ -22,7 +22,7 @@ enum class FolderForm {
 };
 
 struct ModelWriteOptions {
-  std::optional<DType> dtype;               // of the tensors: kF32, kBF16 or kF16; without one as they are
+  std::optional<DType> dtype;  // of the tensors: kF32, kBF16, kF16, in packed models kI8; without one as they are
   int64_t max_shard_bytes = 5'000'000'000;  // of a folder's files
   std::map<std::string, std::string>
       config;                  // fields of the config.json that the model came with (ModelFolder::config)

@@ -13,6 +13,7 @@
 #include "kvm/io/packed.pb.h"
 #include "kvm/io/packed_layout.h"
 #include "kvm/kernels/bfloat16.h"
+#include "kvm/kernels/int8_panels.h"
 #include "kvm/kernels/panels_view.h"
 #include "kvm/kernels/tensor.h"
 #include "kvm/model/parameters.h"
@@ -28,9 +29,18 @@ T PanelElement(const PanelsView& panels, int64_t output, int64_t input) {
   return static_cast<const T*>(panels.data)[(panel * panels.inputs + input) * kPanelOutputs + output % kPanelOutputs];
 }
 
-// The matrix as it was before it was packed: row-major, of `dtype`, to the bit.
+// What Find() gives for elements that the file has as `dtype`.
+DType RowDType(DType dtype) { return dtype == DType::kI8 ? DType::kF32 : dtype; }
+
+// The matrix as it was before it was packed: row-major, to the bit; or the numbers that int8 stands for.
 Tensor Unpack(const PanelsView& panels, DType dtype) {
-  Tensor rows(dtype, {panels.outputs, panels.inputs});
+  Tensor rows(RowDType(dtype), {panels.outputs, panels.inputs});
+  if (dtype == DType::kI8) {
+    for (int64_t o = 0; o < panels.outputs; ++o) {
+      CopyInt8Row(panels, o, rows.floats().subspan(o * panels.inputs, panels.inputs));
+    }
+    return rows;
+  }
   int64_t at = 0;
   for (int64_t o = 0; o < panels.outputs; ++o) {
     for (int64_t i = 0; i < panels.inputs; ++i, ++at) {
@@ -99,7 +109,7 @@ class PackedWeights : public WeightSource {
     const auto found = contents_->matrices.find(name);
     if (found == contents_->matrices.end()) return std::nullopt;
     const Matrix& matrix = found->second;
-    return TensorInfo{matrix.dtype, {matrix.panels.outputs, matrix.panels.inputs}};
+    return TensorInfo{RowDType(matrix.dtype), {matrix.panels.outputs, matrix.panels.inputs}};
   }
 
   const PanelsView* FindPanels(absl::string_view name) const override {

@@ -29,8 +29,9 @@ struct PackedModel {
 // file that holds exactly the tensors of its stack.
 absl::StatusOr<PackedModel> OpenPackedModel(const std::string& path);
 
-// Writes a file. Atomic. Matrices keep their dtype, except that F16 is widened to F32 (and remembered). InvalidArgument
-// for other dtypes than F32, BF16 and F16, and as CheckWeights.
+// Writes a file. Atomic. Matrices keep their dtype, except that F16 is widened to F32 (and remembered); where `weights`
+// has panels of int8 these are written. The fingerprint is of what is stored. InvalidArgument for other dtypes than
+// F32, BF16 and F16, and as CheckWeights.
 absl::Status WritePackedModel(const std::string& path, const StackSpec& spec, const WeightSource& weights,
                               const std::map<std::string, std::string>& config);
 

@@ -130,6 +130,7 @@ void BM_Load(benchmark::State& state, DType dtype, bool packed) {
 }
 BENCHMARK_CAPTURE(BM_Load, packed_f32, DType::kF32, true)->Unit(benchmark::kMillisecond);
 BENCHMARK_CAPTURE(BM_Load, packed_bf16, DType::kBF16, true)->Unit(benchmark::kMillisecond);
+BENCHMARK_CAPTURE(BM_Load, packed_int8, DType::kI8, true)->Unit(benchmark::kMillisecond);
 BENCHMARK_CAPTURE(BM_Load, safetensors_f32, DType::kF32, false)->Unit(benchmark::kMillisecond);
 BENCHMARK_CAPTURE(BM_Load, safetensors_bf16, DType::kBF16, false)->Unit(benchmark::kMillisecond);
 

@@ -22,6 +22,7 @@
 #include "kvm/io/packed.pb.h"
 #include "kvm/model/language_model.h"
 #include "kvm/model/model_options.h"
+#include "kvm/model/quantized_weights.h"
 #include "testing/model_runs.h"
 #include "testing/random_weights.h"
 #include "testing/test_stacks.h"
@@ -204,7 +205,7 @@ TEST_F(PackedFileTest, RefusesFilesOfAnotherLength) {
 
 TEST_F(PackedFileTest, RefusesContradictions) {
   const auto refusal = [&](const std::function<void(PackedHeader*)>& change) { return Refusal(change); };
-  EXPECT_THAT(refusal([](PackedHeader* h) { h->set_version(2); }), HasSubstr("version 2; expected 1"));
+  EXPECT_THAT(refusal([](PackedHeader* h) { h->set_version(3); }), HasSubstr("version 3; expected 1 or 2"));
   EXPECT_THAT(refusal([](PackedHeader* h) { h->clear_version(); }), HasSubstr("version 0"));
   EXPECT_THAT(refusal([](PackedHeader* h) { h->mutable_spec()->set_width(0); }), HasSubstr("width"));
   EXPECT_THAT(refusal([](PackedHeader* h) { h->mutable_spec()->set_vocab_size(49); }),
@@ -214,6 +215,7 @@ TEST_F(PackedFileTest, RefusesContradictions) {
   };
   EXPECT_THAT(tensor([](PackedTensor* t) { t->set_dtype("F64"); }), HasSubstr("has dtype \"F64\""));
   EXPECT_THAT(tensor([](PackedTensor* t) { t->set_dtype("BF16"); }), HasSubstr("bytes; expected"));
+  EXPECT_THAT(tensor([](PackedTensor* t) { t->set_dtype("I8"); }), HasSubstr("is I8 in a file of version 1"));
   EXPECT_THAT(tensor([](PackedTensor* t) { t->set_offset(64); }),
               HasSubstr("begins at byte 64 of the data; expected 0"));
   EXPECT_THAT(tensor([](PackedTensor* t) { t->set_size(t->size() + 1); }), HasSubstr("bytes; expected"));
@@ -252,6 +254,64 @@ TEST_F(PackedFileTest, TiedHeads) {
     if (panels) tensor.set_shape(0, 49);  // of the same size, because of the padding
   }
   EXPECT_THAT(Refusal(Whole(parts)), HasSubstr("two tensors, as rows and as panels"));
+}
+
+// Panels of int8, of which a version of its own speaks: mapped as they are written, in every kind of stack.
+TEST_F(PackedFileTest, Int8ModelsComputeTheSameBits) {
+  for (const TestStack& stack : TestStacks()) {
+    const std::unique_ptr<WeightSource> weights = RandomWeights(stack.spec, stack.seed);
+    const auto int8 = QuantizeWeights(stack.spec, *weights);
+    ASSERT_TRUE(int8.ok()) << int8.status();
+    ASSERT_TRUE(WritePackedModel(Path(stack.name), stack.spec, **int8, {}).ok());
+    for (const WeightType type : {WeightType::kAsStored, WeightType::kI8, WeightType::kF32, WeightType::kBF16}) {
+      ModelOptions options;
+      options.weights = type;
+      const auto expected = LanguageModel::Create(stack.spec, **int8, options);
+      ASSERT_TRUE(expected.ok()) << expected.status();
+      absl::StatusOr<PackedModel> packed = OpenPackedModel(Path(stack.name));
+      ASSERT_TRUE(packed.ok()) << packed.status();
+      EXPECT_EQ(ModelFingerprint(packed->spec, *packed->weights), packed->fingerprint);
+      EXPECT_EQ(packed->fingerprint, ModelFingerprint(stack.spec, **int8));
+      const auto model = LanguageModel::Create(packed->spec, *packed->weights, options);
+      ASSERT_TRUE(model.ok()) << model.status();
+      packed->weights.reset();
+      EXPECT_EQ(CountDifferentBits(Logits(**model, stack), Logits(**expected, stack)), 0)
+          << stack.name << " " << static_cast<int>(type);
+    }
+  }
+}
+
+TEST_F(PackedFileTest, Int8FilesHoldEachMatrixOnceAndStateTheirVersion) {
+  stack_.spec.set_tied_head(true);
+  weights_ = RandomWeights(stack_.spec, 3);
+  EXPECT_EQ(MakeParts().header.version(), 1u);
+  absl::StatusOr<std::unique_ptr<WeightSource>> int8 = QuantizeWeights(stack_.spec, *weights_);
+  ASSERT_TRUE(int8.ok()) << int8.status();
+  weights_.swap(*int8);
+  Parts parts = MakeParts();
+  EXPECT_EQ(parts.header.version(), 2u);
+  const absl::StatusOr<PackedModel> packed = OpenPackedModel(Path("good"));
+  ASSERT_TRUE(packed.ok()) << packed.status();
+  // 50 outputs of 32 inputs: 4 panels of one block, 64 bytes of scales and 32·16 of numbers.
+  const PanelsView* const panels = packed->weights->FindPanels("transformer.wte.weight");
+  ASSERT_NE(panels, nullptr);
+  EXPECT_EQ(panels->byte_size(), 4 * (64 + 512));
+  EXPECT_EQ(reinterpret_cast<uintptr_t>(panels->data) % 64, 0u);
+  int of_embedding = 0;
+  for (PackedTensor& tensor : *parts.header.mutable_tensors())
+    of_embedding += tensor.name() == "transformer.wte.weight";
+  EXPECT_EQ(of_embedding, 1);
+  // Written again without a dtype, not a byte differs.
+  ASSERT_TRUE(WritePackedModel(Path("again"), packed->spec, *packed->weights, {}).ok());
+  EXPECT_EQ(*ReadFile(Path("again")) == *ReadFile(Path("good")), true);
+
+  parts.header.set_version(1);
+  EXPECT_THAT(Refusal(Whole(parts)), HasSubstr("is I8 in a file of version 1; expected version 2"));
+  parts.header.set_version(2);
+  for (PackedTensor& tensor : *parts.header.mutable_tensors()) {
+    if (tensor.dtype() == "I8") tensor.set_layout(PackedTensor::ROWS);
+  }
+  EXPECT_THAT(Refusal(Whole(parts)), HasSubstr("has dtype \"I8\"; expected F32, BF16 or F16"));
 }
 
 TEST_F(PackedFileTest, WritesOnlyWhatItCanGiveBack) {

@@ -69,6 +69,10 @@ absl::Status CheckTensors(const PackedHeader& header, uint64_t data_size, const 
       return absl::InvalidArgumentError(absl::StrCat(where, " appears twice"));
     }
     ASSIGN_OR_RETURN(const PackedSize size, SizeOfPacked(tensor, path));
+    if (size.dtype == DType::kI8 && header.version() < kPackedInt8Version) {
+      return absl::InvalidArgumentError(absl::StrCat(where, " is I8 in a file of version ", header.version(),
+                                                     "; expected version ", kPackedInt8Version));
+    }
     if (tensor.size() != size.bytes) {
       return absl::InvalidArgumentError(absl::StrCat(where, " has ", tensor.size(), " bytes; expected ", size.bytes,
                                                      " for ", tensor.dtype(), " ", ToString(size.shape)));
@@ -95,9 +99,11 @@ absl::StatusOr<PackedSize> SizeOfPacked(const PackedTensor& tensor, const std::s
     return absl::InvalidArgumentError(absl::StrCat(path, ": tensor ", Quoted(tensor.name()), why...));
   };
   PackedSize size;
+  const bool panels = tensor.layout() == PackedTensor::PANELS;
   if (!ParseDType(tensor.dtype(), &size.dtype) ||
-      (size.dtype != DType::kF32 && size.dtype != DType::kBF16 && size.dtype != DType::kF16)) {
-    return refuse(" has dtype ", Quoted(tensor.dtype()), "; expected F32, BF16 or F16");
+      (size.dtype != DType::kF32 && size.dtype != DType::kBF16 && size.dtype != DType::kF16 &&
+       !(size.dtype == DType::kI8 && panels))) {
+    return refuse(" has dtype ", Quoted(tensor.dtype()), "; expected F32, BF16 or F16", panels ? ", or I8" : "");
   }
   if (tensor.shape_size() > kMaxRank) return refuse(": shape has more than ", kMaxRank, " extents");
   size.shape.assign(tensor.shape().begin(), tensor.shape().end());
@@ -108,15 +114,17 @@ absl::StatusOr<PackedSize> SizeOfPacked(const PackedTensor& tensor, const std::s
     if (extent < 0) return refuse(": shape has the extent ", extent);
     if (extent > 0) fits = fits && Multiply(static_cast<uint64_t>(extent), &bytes);
   }
-  if (tensor.layout() == PackedTensor::PANELS) {
+  if (panels) {
     if (size.shape.size() != 2) return refuse(": panels of shape ", ToString(size.shape), "; expected a matrix");
-    PanelsView panels{PanelStorage(size.dtype), size.shape[0], size.shape[1], nullptr};
-    // Padding adds less than a panel; the product below is that of byte_size(), checked.
+    const PanelsView view{PanelStorage(size.dtype), size.shape[0], size.shape[1], nullptr};
+    // Padding adds less than a panel, and an input takes at most kMaxInputBytes of one; the product below is that of
+    // byte_size(), checked.
+    constexpr int64_t kMaxInputBytes = 2 * kPanelOutputs * static_cast<int64_t>(sizeof(float));
+    constexpr int64_t kMax = std::numeric_limits<int64_t>::max();
     bytes = 1;
-    fits = fits && size.shape[0] <= std::numeric_limits<int64_t>::max() - kPanelOutputs &&
-           Multiply(static_cast<uint64_t>(panels.num_panels()), &bytes) && Multiply(kPanelOutputs, &bytes) &&
-           Multiply(static_cast<uint64_t>(panels.inputs), &bytes) &&
-           Multiply(static_cast<uint64_t>(SizeOf(panels.storage)), &bytes);
+    fits = fits && view.outputs <= kMax - kPanelOutputs && view.inputs <= kMax / kMaxInputBytes &&
+           Multiply(static_cast<uint64_t>(view.num_panels()), &bytes) &&
+           Multiply(static_cast<uint64_t>(view.panel_byte_size()), &bytes);
   } else {
     fits = fits && Multiply(static_cast<uint64_t>(SizeOf(size.dtype)), &bytes);
     for (const int64_t extent : size.shape) {
@@ -134,9 +142,9 @@ absl::StatusOr<PackedHeader> ParsePackedHeader(absl::string_view file, const std
   if (!header.ParseFromArray(bytes.data(), static_cast<int>(bytes.size()))) {
     return absl::InvalidArgumentError(absl::StrCat(path, ": the header is no PackedHeader"));
   }
-  if (header.version() != kPackedVersion) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(path, ": a packed model of version ", header.version(), "; expected ", kPackedVersion));
+  if (header.version() != kPackedVersion && header.version() != kPackedInt8Version) {
+    return absl::InvalidArgumentError(absl::StrCat(path, ": a packed model of version ", header.version(),
+                                                   "; expected ", kPackedVersion, " or ", kPackedInt8Version));
   }
   const absl::Status valid = ValidateStack(header.spec());
   if (!valid.ok()) return absl::InvalidArgumentError(absl::StrCat(path, ": ", valid.message()));

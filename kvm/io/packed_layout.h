@@ -16,6 +16,8 @@ namespace kvm {
 
 inline constexpr absl::string_view kPackedMagic = "KVMPACK\n";
 inline constexpr uint32_t kPackedVersion = 1;
+// Of files with panels of int8, which earlier readers do not know.
+inline constexpr uint32_t kPackedInt8Version = 2;
 inline constexpr uint64_t kMaxPackedHeader = 100 * 1000 * 1000;
 // Magic, the header's length, its hash.
 inline constexpr uint64_t kPackedFrame = 24;
@@ -27,11 +29,13 @@ inline constexpr uint64_t AlignPacked(uint64_t position) {
 }
 
 // What panels of a tensor of `dtype` hold.
-inline constexpr DType PanelStorage(DType dtype) { return dtype == DType::kBF16 ? DType::kBF16 : DType::kF32; }
+inline constexpr DType PanelStorage(DType dtype) {
+  return dtype == DType::kBF16 || dtype == DType::kI8 ? dtype : DType::kF32;
+}
 
 // A table entry's dtype and shape, and the bytes that these take in the entry's layout. InvalidArgument, beginning with
-// `path` and the tensor's name, for an entry that cannot be: another dtype, negative or too large extents, panels of
-// something else than a matrix.
+// `path` and the tensor's name, for an entry that cannot be: another dtype (I8 is for panels alone), negative or too
+// large extents, panels of something else than a matrix.
 struct PackedSize {
   DType dtype = DType::kF32;
   Shape shape;

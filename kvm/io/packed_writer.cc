@@ -13,6 +13,7 @@
 #include "kvm/io/packed_layout.h"
 #include "kvm/kernels/cpu/matmul.h"
 #include "kvm/kernels/dtype.h"
+#include "kvm/kernels/panels_view.h"
 #include "kvm/kernels/tensor.h"
 #include "kvm/model/parameters.h"
 #include "kvm/status_macros.h"
@@ -34,6 +35,12 @@ std::string LittleEndian(uint64_t value) {
 }
 
 std::string Padding(uint64_t position) { return std::string(AlignPacked(position) - position, '\0'); }
+
+// The source's panels of a tensor where these are int8, else null.
+const PanelsView* Int8Panels(const WeightSource& weights, const std::string& name) {
+  const PanelsView* const panels = weights.FindPanels(name);
+  return panels != nullptr && panels->storage == DType::kI8 ? panels : nullptr;
+}
 
 // Appends an entry for the tensor behind the entries that are there.
 absl::Status AddTensor(const std::string& name, const TensorInfo& info, PackedTensor::Layout layout,
@@ -63,6 +70,12 @@ absl::StatusOr<PackedHeader> HeaderOf(const StackSpec& spec, const WeightSource&
   header.set_fingerprint(ModelFingerprint(spec, weights));
   for (const std::string& name : weights.Names()) {
     const TensorInfo info = *weights.Info(name);
+    if (Int8Panels(weights, name) != nullptr) {
+      // Of an embedding too: lookups and a tied head read the same panels.
+      RETURN_IF_ERROR(AddTensor(name, {DType::kI8, info.shape}, PackedTensor::PANELS, path, &header));
+      header.set_version(kPackedInt8Version);
+      continue;
+    }
     const bool panels = IsMultipliedWith(name, info);
     RETURN_IF_ERROR(AddTensor(name, info, panels ? PackedTensor::PANELS : PackedTensor::ROWS, path, &header));
     if (name == kEmbedding && spec.tied_head()) {
@@ -97,12 +110,16 @@ absl::Status WritePackedModel(const std::string& path, const StackSpec& spec, co
   uint64_t end = 0;
   for (const PackedTensor& tensor : header.tensors()) {
     RETURN_IF_ERROR(file.Append(Padding(end)));
-    const TensorView& view = *weights.Find(tensor.name());
-    PackedMatrix packed;  // owns what `data` shows when it is a matrix
-    const void* data = view.data;
-    if (tensor.layout() == PackedTensor::PANELS) {
+    PackedMatrix packed;  // owns what `data` shows when it is a matrix made here
+    const void* data = nullptr;
+    if (const PanelsView* const int8 = Int8Panels(weights, tensor.name()); int8 != nullptr) {
+      data = int8->data;
+    } else if (tensor.layout() == PackedTensor::PANELS) {
+      const TensorView& view = *weights.Find(tensor.name());
       packed = PackedMatrix::Pack(view, PanelStorage(view.dtype));
       data = packed.view().data;
+    } else {
+      data = weights.Find(tensor.name())->data;
     }
     if (tensor.size() > 0) RETURN_IF_ERROR(file.Append({static_cast<const char*>(data), tensor.size()}));
     end = tensor.offset() + tensor.size();

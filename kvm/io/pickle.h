@@ -5,6 +5,7 @@
 // None, and calls of functions on a list of the caller's. Nothing is ever called: the calls are handed out as values.
 
 #include <cstdint>
+#include <deque>
 #include <string>
 #include <vector>
 
@@ -27,7 +28,7 @@ struct PickleValue {
 absl::string_view Describe(PickleValue::Kind kind);
 
 struct Pickle {
-  std::vector<PickleValue> values;
+  std::deque<PickleValue> values;  // grows without copying
   uint32_t root = 0;
 
   const PickleValue& Root() const { return values[root]; }

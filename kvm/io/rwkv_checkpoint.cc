@@ -4,38 +4,38 @@
 #include <cmath>
 #include <limits>
 #include <map>
+#include <optional>
 #include <set>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/match.h"
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "absl/strings/strip.h"
 #include "kvm/io/rwkv_names.h"
 #include "kvm/io/safetensors.h"
 #include "kvm/io/torch_file.h"
 #include "kvm/model/parameters.h"
 #include "kvm/model/stack_spec.h"
+#include "kvm/model/tensor_problems.h"
 #include "kvm/status_macros.h"
 
 namespace kvm {
 namespace {
 
 constexpr char kMixer[] = "rwkv7";
+constexpr char kBlocks[] = "blocks.";
 constexpr int64_t kMaxSize = int64_t{1} << 24;
 constexpr int64_t kMlpGrain = 32;
 
-absl::Status Broken(const WeightSource& file, const std::vector<std::string>& problems) {
+absl::Status Broken(const WeightSource& file, const std::string& problems) {
   for (const std::string& name : file.Names()) {
     if (absl::StartsWith(name, "blocks.0.att.time_")) {
       return absl::InvalidArgumentError(absl::StrCat(
           file.Description(), ": a checkpoint of RWKV before version 7 (it has ", name, "), expected RWKV-7 (x070)"));
     }
   }
-  return absl::InvalidArgumentError(
-      absl::StrCat(file.Description(), ": no RWKV-7 (x070) checkpoint: ", absl::StrJoin(problems, "; ")));
+  return absl::InvalidArgumentError(absl::StrCat(file.Description(), ": no RWKV-7 (x070) checkpoint: ", problems));
 }
 
 // The widths of a checkpoint, read from the shapes of a few tensors.
@@ -62,11 +62,8 @@ class SizeReader {
   int Blocks() {
     std::set<int> blocks;
     for (const std::string& name : file_.Names()) {
-      absl::string_view rest = name;
-      int block = 0;
-      if (!absl::ConsumePrefix(&rest, "blocks.")) continue;
-      const absl::string_view digits = rest.substr(0, rest.find('.'));
-      if (absl::SimpleAtoi(digits, &block) && absl::StrCat(block) == digits) blocks.insert(block);
+      const std::optional<LayerName> split = SplitLayerName(name, kBlocks);
+      if (split.has_value()) blocks.insert(split->layer);
     }
     int next = 0;
     for (const int block : blocks) {
@@ -120,7 +117,7 @@ absl::StatusOr<StackSpec> ReadSpec(const WeightSource& file) {
   int32_t value_rank = 0;
   const std::string value_gate = absl::StrCat("blocks.", layers > 1 ? 1 : 0, ".att.v1");
   if (layers > 1 || file.Find(value_gate) != nullptr) value_rank = sizes.Matrix(value_gate, "[width, rank]").second;
-  if (!sizes.problems().empty()) return Broken(file, sizes.problems());
+  if (!sizes.problems().empty()) return Broken(file, absl::StrJoin(sizes.problems(), "; "));
 
   StackSpec spec;
   spec.set_vocab_size(vocab);
@@ -136,25 +133,26 @@ absl::StatusOr<StackSpec> ReadSpec(const WeightSource& file) {
   for (int i = 0; i < layers; ++i) spec.add_layers(kMixer);
   spec.set_mlp_expansion(ExpansionOf(spec, mlp_width));
   const absl::Status valid = ValidateStack(spec);
-  if (!valid.ok()) return Broken(file, {std::string(valid.message())});
+  if (!valid.ok()) return Broken(file, std::string(valid.message()));
   return spec;
 }
 
-// What is wrong with a tensor; "" when nothing is.
-std::string ProblemOf(const std::string& name, const TensorView* tensor, const Shape& shape) {
-  if (tensor == nullptr) return absl::StrCat(name, ": missing, expected shape ", ToString(shape));
-  if (tensor->shape != shape) {
-    return absl::StrCat(name, ": has shape ", ToString(tensor->shape), ", expected ", ToString(shape));
+// Whether the file has exactly the tensors of the stack; that of block 0's value gate only if it has any of them.
+absl::Status CheckTensors(const StackSpec& spec, const WeightSource& file, bool has_first_gate) {
+  TensorProblems problems(kBlocks);
+  std::set<std::string> known;
+  ForEachParameter(spec, [&](const Parameter& parameter) {
+    const RwkvName official = ToRwkvName(parameter.name);
+    const std::optional<TensorInfo> tensor = file.Info(official.name);
+    if (tensor.has_value()) known.insert(official.name);
+    if (IsUnusedValueGate(official.name) && !has_first_gate) return;
+    const std::string problem = ProblemOf(tensor, official.transposed ? Transposed(parameter.shape) : parameter.shape);
+    if (!problem.empty()) problems.Add(official.name, problem);
+  });
+  for (const std::string& name : file.Names()) {
+    if (known.count(name) == 0) problems.Add(name, "unexpected");
   }
-  switch (tensor->dtype) {
-    case DType::kF32:
-    case DType::kBF16:
-    case DType::kF16:
-    case DType::kF64:
-      return "";
-    default:
-      return absl::StrCat(name, ": has dtype ", Name(tensor->dtype), ", expected F32, BF16, F16 or F64");
-  }
+  return problems.empty() ? absl::OkStatus() : Broken(file, problems.Join());
 }
 
 class RwkvWeights : public WeightSource {
@@ -234,35 +232,21 @@ absl::StatusOr<RwkvCheckpoint> ReadRwkvCheckpoint(std::shared_ptr<const WeightSo
   ASSIGN_OR_RETURN(StackSpec spec, ReadSpec(*file));
   const std::vector<std::string> names = file->Names();
   const bool has_first_gate = std::any_of(names.begin(), names.end(), IsUnusedValueGate);
-  // Invented tensors are like those beside them; a broken one of these is reported on its own.
-  const TensorView* neighbour = file->Find("blocks.0.att.a0");
-  const DType dtype = neighbour == nullptr ? DType::kF32 : neighbour->dtype;
-
+  // Before anything is allocated, so that all sizes are those of tensors that are there.
+  RETURN_IF_ERROR(CheckTensors(spec, *file, has_first_gate));
+  // Invented tensors are like those beside them.
+  const DType dtype = file->Find("blocks.0.att.a0")->dtype;
   auto weights = std::make_unique<RwkvWeights>(file);
-  std::vector<std::string> problems;
-  std::set<std::string> known;
-  for (const Parameter& parameter : StackParameters(spec)) {
+  ForEachParameter(spec, [&](const Parameter& parameter) {
     const RwkvName official = ToRwkvName(parameter.name);
-    known.insert(official.name);
     if (IsUnusedValueGate(official.name) && !has_first_gate) {
       weights->Keep(parameter.name, Tensor(dtype, parameter.shape));
-      continue;
-    }
-    const TensorView* tensor = file->Find(official.name);
-    std::string problem =
-        ProblemOf(official.name, tensor, official.transposed ? Transposed(parameter.shape) : parameter.shape);
-    if (!problem.empty()) {
-      problems.push_back(std::move(problem));
     } else if (official.transposed) {
-      weights->Keep(parameter.name, Transposed(*tensor));
+      weights->Keep(parameter.name, Transposed(*file->Find(official.name)));
     } else {
-      weights->Show(parameter.name, *tensor);
+      weights->Show(parameter.name, *file->Find(official.name));
     }
-  }
-  for (const std::string& name : names) {
-    if (known.count(name) == 0) problems.push_back(absl::StrCat(name, ": unexpected"));
-  }
-  if (!problems.empty()) return Broken(*file, problems);
+  });
   return RwkvCheckpoint{std::move(spec), std::move(weights)};
 }
 

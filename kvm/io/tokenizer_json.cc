@@ -19,7 +19,7 @@ using Json = nlohmann::json;
 
 // Ids without a token take memory as well: a file of N tokens may have ids up to this many times N beyond a constant.
 constexpr size_t kIdsPerToken = 16;
-constexpr size_t kSpareIds = 1 << 16;
+constexpr size_t kSpareIds = 1 << 12;
 
 class Parser {
  public:

@@ -126,7 +126,7 @@ absl::StatusOr<std::unique_ptr<TorchFile>> TorchFile::Open(const std::string& pa
       return fail(absl::StrCat("up to here the tensors, which share storages, take ", total, " bytes, more than ",
                                kMaxSharing, " times the file's ", bytes.size()));
     }
-    if (!file->tensors_.emplace(tensor.name, std::move(view)).second) return fail("is there twice");
+    file->tensors_.emplace(tensor.name, std::move(view));
   }
   file->entries_ = std::move(entries);
   return file;

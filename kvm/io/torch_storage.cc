@@ -4,6 +4,7 @@
 #include <limits>
 #include <optional>
 
+#include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
 #include "kvm/io/pickle.h"
@@ -218,8 +219,13 @@ absl::StatusOr<std::vector<StoredTensor>> ReadTensorPickle(absl::string_view pic
   }
   const TensorReader reader(parsed, source);
   std::vector<StoredTensor> tensors;
+  // A pickle of a few bytes an entry can give one tensor to the same name again and again.
+  absl::flat_hash_set<absl::string_view> names;
   for (size_t i = 0; i + 1 < root.items.size(); i += 2) {
     ASSIGN_OR_RETURN(StoredTensor tensor, reader.Read(parsed.Item(root, i), parsed.Item(root, i + 1)));
+    if (!names.insert(parsed.Item(root, i).text).second) {
+      return absl::InvalidArgumentError(absl::StrCat(source, ": tensor ", Quoted(tensor.name), ": is there twice"));
+    }
     tensors.push_back(std::move(tensor));
   }
   return tensors;

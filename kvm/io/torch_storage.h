@@ -27,8 +27,8 @@ struct StoredTensor {
   bool IsContiguous() const;
 };
 
-// The tensors of the dict that `pickle` describes. Each lies within its storage, has nonnegative strides, at most 64
-// extents, and a byte size that fits int64. Errors begin with `source`.
+// The tensors of the dict that `pickle` describes, each name once. Each lies within its storage, has nonnegative
+// strides, at most 64 extents, and a byte size that fits int64. Errors begin with `source`.
 absl::StatusOr<std::vector<StoredTensor>> ReadTensorPickle(absl::string_view pickle, const std::string& source);
 
 // The class of storages of a dtype, such as "FloatStorage"; "" when there is none.

@@ -21,6 +21,9 @@ namespace {
 // of one step, while an idle pool costs nothing.
 constexpr int kSpins = 2000;
 
+// Larger pieces than this are allocated anew each time.
+constexpr size_t kMaxKeptBytes = size_t{1} << 20;
+
 void Pause() {
 #if defined(__x86_64__) || defined(__i386__)
   __builtin_ia32_pause();
@@ -156,12 +159,15 @@ struct ThreadPool::Impl {
   std::condition_variable work_changed;  // a new loop, or stop
   std::condition_variable emptied;       // the last helper left a closed loop
   int spins = kSpins;
+  std::pmr::synchronized_pool_resource memory{std::pmr::pool_options{0, kMaxKeptBytes}};
   std::vector<std::thread> helpers;
 };
 
 ThreadPool::ThreadPool(int num_threads) : impl_(std::make_unique<Impl>(num_threads)) { assert(num_threads >= 1); }
 
 ThreadPool::~ThreadPool() = default;
+
+std::pmr::memory_resource* ThreadPool::memory() const { return &impl_->memory; }
 
 int ThreadPool::num_threads() const { return static_cast<int>(impl_->helpers.size()) + 1; }
 

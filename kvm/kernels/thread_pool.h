@@ -1,15 +1,19 @@
 #ifndef KVM_KERNELS_THREAD_POOL_H_
 #define KVM_KERNELS_THREAD_POOL_H_
 
-// A fixed set of threads that share out the iterations of one loop at a time.
+// A fixed set of threads that share out the iterations of one loop at a time, and the memory that loops work in.
 //
 //   ThreadPool pool(4);
-//   pool.ParallelFor(rows, [&](int64_t r) { ... });
+//   pool.ParallelFor(rows, [&](int64_t r) {
+//     std::pmr::vector<float> sums(n, pool.memory());
+//     ...
+//   });
 //
 // Every kernel splits its *outputs* over iterations and never a sum, so results do not depend on the thread count.
 
 #include <cstdint>
 #include <memory>
+#include <memory_resource>
 
 #include "absl/functional/function_ref.h"
 
@@ -33,6 +37,10 @@ class ThreadPool {
 
   // Cuts 0..count into ranges of `grain` (the last may be shorter) and calls body(begin, end) once for each.
   void ParallelForRanges(int64_t count, int64_t grain, absl::FunctionRef<void(int64_t, int64_t)> body);
+
+  // Memory for short-lived lists and buffers, of loop bodies too: what is given back is kept, so that a step that has
+  // been done before allocates nothing. Thread-safe; lives as long as the pool.
+  std::pmr::memory_resource* memory() const;
 
  private:
   struct Impl;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <memory_resource>
 #include <string>
 #include <utility>
 
@@ -14,6 +15,7 @@
 #include "kvm/model/mixers/new_mixer.h"
 #include "kvm/model/mixers/row_blocks.h"
 #include "kvm/model/parameters.h"
+#include "kvm/model/quantized_weights.h"
 #include "kvm/model/stack_spec.h"
 #include "kvm/model/token_embedding.h"
 #include "kvm/status_macros.h"
@@ -79,7 +81,7 @@ struct LanguageModel::Impl {
 
   int64_t width() const { return spec.width(); }
 
-  absl::Status CheckBatch(absl::Span<const SequenceInput> batch) const;
+  absl::Status CheckBatch(absl::Span<const SequenceInput> batch, ExecutionContext& context) const;
   // Takes one pass: all rows of `pieces`, fewer than kMaxRowsPerPass.
   void Forward(absl::Span<const SequenceInput> batch, absl::Span<const Piece> pieces, ExecutionContext& context,
                HiddenObserver observer) const;
@@ -103,6 +105,12 @@ absl::StatusOr<std::unique_ptr<LanguageModel>> LanguageModel::Create(const Stack
   if (options.state != DType::kF32 && options.state != DType::kBF16 && options.state != DType::kI8) {
     return absl::InvalidArgumentError(
         absl::StrCat("state dtype: got ", Name(options.state), ", expected F32, BF16 or I8"));
+  }
+  if (options.weights == WeightType::kI8) {
+    ASSIGN_OR_RETURN(const std::unique_ptr<WeightSource> quantized, QuantizeWeights(spec, weights));
+    ModelOptions as_stored = options;
+    as_stored.weights = WeightType::kAsStored;
+    return Create(spec, *quantized, as_stored);
   }
   auto impl = std::make_unique<Impl>();
   impl->weights_memory = weights.Memory();
@@ -142,11 +150,17 @@ const StackSpec& LanguageModel::spec() const { return impl_->spec; }
 int64_t LanguageModel::vocab_size() const { return impl_->spec.vocab_size(); }
 
 int64_t LanguageModel::WeightByteSize() const {
-  int64_t bytes = impl_->embedding.byte_size() + impl_->head.byte_size();
+  int64_t bytes = impl_->head.byte_size();
+  if (!impl_->embedding.Shows(impl_->head.view())) bytes += impl_->embedding.byte_size();
   for (const Layer& layer : impl_->layers) {
     bytes += layer.mixer->WeightByteSize() + layer.c_fc.byte_size() + layer.c_proj.byte_size();
   }
   return bytes;
+}
+
+int64_t LanguageModel::StepWeightByteSize() const {
+  const bool is_head = impl_->embedding.Shows(impl_->head.view());
+  return WeightByteSize() - (is_head ? 0 : impl_->embedding.byte_size());
 }
 
 SequenceState LanguageModel::NewSequence() const {
@@ -169,8 +183,8 @@ absl::Status LanguageModel::Extend(absl::Span<const SequenceInput> batch, Execut
 
 absl::Status LanguageModel::Extend(absl::Span<const SequenceInput> batch, ExecutionContext& context,
                                    HiddenObserver observer) const {
-  RETURN_IF_ERROR(impl_->CheckBatch(batch));
-  std::vector<Piece> pieces;
+  RETURN_IF_ERROR(impl_->CheckBatch(batch, context));
+  std::pmr::vector<Piece> pieces(context.pool.memory());
   int64_t rows = 0;
   const auto flush = [&] {
     impl_->Forward(batch, pieces, context, observer);
@@ -192,8 +206,8 @@ absl::Status LanguageModel::Extend(absl::Span<const SequenceInput> batch, Execut
   return absl::OkStatus();
 }
 
-absl::Status LanguageModel::Impl::CheckBatch(absl::Span<const SequenceInput> batch) const {
-  std::vector<const SequenceState*> seen;
+absl::Status LanguageModel::Impl::CheckBatch(absl::Span<const SequenceInput> batch, ExecutionContext& context) const {
+  std::pmr::vector<const SequenceState*> seen(context.pool.memory());
   for (size_t i = 0; i < batch.size(); ++i) {
     const SequenceInput& input = batch[i];
     const auto error = [i](auto... what) {
@@ -236,7 +250,7 @@ void LanguageModel::Impl::Forward(absl::Span<const SequenceInput> batch, absl::S
   }
   ln_emb.Apply(x0, x0, context.pool);
 
-  std::vector<MatrixView<float>> anchor_values;
+  std::pmr::vector<MatrixView<float>> anchor_values(context.pool.memory());
   for (const int i : anchors) {
     anchor_values.push_back(matrix(layers[i].mixer->value_width()));
     Anchor(batch, pieces, layers[i], i, x0, anchor_values.back(), context);
@@ -244,7 +258,8 @@ void LanguageModel::Impl::Forward(absl::Span<const SequenceInput> batch, absl::S
 
   const MatrixView<float> x = matrix(width());
   std::copy_n(x0.data, n * width(), x.data);
-  std::vector<MatrixView<float>> skips;  // outputs of the first half of the layers, for the second half
+  std::pmr::vector<MatrixView<float>> skips(
+      context.pool.memory());  // outputs of the first half of the layers, for the second half
   const int64_t num_layers = static_cast<int64_t>(layers.size());
   for (int64_t i = 0; i < num_layers; ++i) {
     const Layer& layer = layers[i];
@@ -270,7 +285,7 @@ void LanguageModel::Impl::Anchor(absl::Span<const SequenceInput> batch, absl::Sp
   const Scratch::Scope scope(context.scratch);
   const MatrixView<float> normed = context.scratch.Matrix(x0.rows, width());
   layer.ln_attn.Apply(x0, normed, context.pool);
-  std::vector<AnchorRows> rows;
+  std::pmr::vector<AnchorRows> rows(context.pool.memory());
   for (const Piece& p : pieces) {
     rows.push_back({p.first_row, p.num_tokens, &batch[p.input].sequence->layer(index).anchor_shift});
   }
@@ -283,7 +298,7 @@ void LanguageModel::Impl::Mix(absl::Span<const SequenceInput> batch, absl::Span<
   const MatrixView<float> normed = context.scratch.Matrix(x.rows, width());
   const MatrixView<float> mixed = context.scratch.Matrix(x.rows, width());
   layers[layer].ln_attn.Apply(x, normed, context.pool);
-  std::vector<SequenceRows> rows;
+  std::pmr::vector<SequenceRows> rows(context.pool.memory());
   for (const Piece& p : pieces) {
     SequenceState& sequence = *batch[p.input].sequence;
     rows.push_back({p.first_row, p.num_tokens, sequence.position(), &sequence.layer(layer).mixer.Mutable()});
@@ -303,7 +318,7 @@ void LanguageModel::Impl::Mlp(absl::Span<const SequenceInput> batch, absl::Span<
   MatrixView<float> shifted = normed;
   if (spec.mlp_token_shift()) {
     shifted = context.scratch.Matrix(x.rows, width());
-    std::vector<ShiftRows> rows;
+    std::pmr::vector<ShiftRows> rows(context.pool.memory());
     for (const Piece& p : pieces) {
       rows.push_back({p.first_row, p.num_tokens, batch[p.input].sequence->layer(layer).mlp_shift});
     }
@@ -326,7 +341,7 @@ void LanguageModel::Impl::Logits(absl::Span<const SequenceInput> batch, absl::Sp
     int64_t first_row;
     MatrixView<float> logits;
   };
-  std::vector<Wanted> wanted;
+  std::pmr::vector<Wanted> wanted(context.pool.memory());
   for (const Piece& p : pieces) {
     const SequenceInput& input = batch[p.input];
     const int64_t tokens = static_cast<int64_t>(input.tokens.size());

@@ -42,7 +42,7 @@ class LanguageModel {
  public:
   // Checks the spec and the weights, then packs these; `weights` is not needed afterwards. A source whose memory lasts
   // (WeightSource::Memory) and that has panels of the wanted type is not copied: the model shares its memory.
-  // InvalidArgument as ValidateStack and CheckWeights.
+  // InvalidArgument as ValidateStack and CheckWeights, and as QuantizeWeights where weights are to be int8.
   static absl::StatusOr<std::unique_ptr<LanguageModel>> Create(const StackSpec& spec, const WeightSource& weights,
                                                                const ModelOptions& options);
   ~LanguageModel();
@@ -50,6 +50,9 @@ class LanguageModel {
   const StackSpec& spec() const;
   int64_t vocab_size() const;
   int64_t WeightByteSize() const;
+  // What of it a token reads that is continued and whose logits are wanted: all but the embedding, of which it is a
+  // row.
+  int64_t StepWeightByteSize() const;
 
   // A sequence without tokens.
   SequenceState NewSequence() const;

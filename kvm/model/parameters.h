@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "kvm/kernels/tensor.h"
 #include "kvm/model/stack.pb.h"
@@ -47,9 +48,13 @@ struct Parameter {
 // All parameters of a valid spec, in a fixed order.
 std::vector<Parameter> StackParameters(const StackSpec& spec);
 
+// The same one after the other, with those of one layer in memory at a time.
+void ForEachParameter(const StackSpec& spec, absl::FunctionRef<void(const Parameter& parameter)> visit);
+
 // OK when `weights` has exactly the parameters of `spec` with their shapes and floating point dtypes. Otherwise
-// InvalidArgument that lists all missing, unexpected and mis-shaped tensors. Tensors that published files hold although
-// nothing reads them (mixer_parameters.h) may be there.
+// InvalidArgument that names all missing, unexpected and mis-shaped tensors (tensor_problems.h). Tensors that published
+// files hold although nothing reads them (mixer_parameters.h) may be there. Memory and message are in proportion to the
+// spec's text and to what `weights` holds, not to the parameters that the spec asks for.
 absl::Status CheckWeights(const StackSpec& spec, const WeightSource& weights);
 
 // The number of elements of all parameters.

@@ -5,10 +5,14 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "kvm/model/stack_spec.h"
+#include "testing/allocation_peak.h"
 
 namespace kvm {
 namespace {
@@ -242,16 +246,62 @@ TEST(CheckWeights, ListsAllProblems) {
   EXPECT_THAT(message, HasSubstr("transformer.h.1.attn.r_k: unexpected"));
 }
 
-// However many there are.
-TEST(CheckWeights, ListsEveryTensorOfAnotherModel) {
-  FakeWeights other(OneLayer("rwkv7 { num_heads: 2 }"));
-  StackSpec spec = OneLayer("kvm { projections { num_heads: 2 rotary_dim: 2 } }");
-  for (int i = 1; i < 20; ++i) spec.add_layers(spec.layers(0));
+TEST(CheckWeights, SaysOnceWhatLayersShare) {
+  StackSpec spec = OneLayer("rwkv7 { num_heads: 2 }");
+  for (int i = 1; i < 6; ++i) spec.add_layers("m");
+  FakeWeights weights(spec);
+  for (const int layer : {0, 1, 2, 4}) weights.Remove(absl::StrCat("transformer.h.", layer, ".attn.k_a"));
+  for (const Parameter& parameter : StackParameters(spec)) {
+    if (absl::StartsWith(parameter.name, "transformer.h.3.")) weights.Remove(parameter.name);
+  }
+  weights.Set("transformer.h.6.ln_mlp.bias", DType::kF32, {32});
+  weights.Set("transformer.h.7.ln_mlp.bias", DType::kF32, {32});
+  EXPECT_EQ(std::string(CheckWeights(spec, weights).message()),
+            "fake: transformer.h.{0..2,4}.attn.k_a: missing, expected shape [1, 1, 32]; transformer.h.3: missing "
+            "entirely; transformer.h.{6,7}.ln_mlp.bias: unexpected, this stack has no such tensor");
+}
+
+// No tensor of either goes without mention.
+TEST(CheckWeights, NamesEveryTensorOfAnotherModel) {
+  const FakeWeights other(OneLayer("rwkv7 { num_heads: 2 }"));
+  const StackSpec spec = OneLayer("kvm { projections { num_heads: 2 rotary_dim: 2 token_shift: true } }");
   const std::string message(CheckWeights(spec, other).message());
   for (const Parameter& parameter : StackParameters(spec)) {
     if (other.Find(parameter.name) != nullptr) continue;
-    EXPECT_THAT(message, HasSubstr(parameter.name + ": missing"));
+    EXPECT_THAT(message, HasSubstr(parameter.name + ": missing, expected shape " + ToString(parameter.shape)));
   }
+  const std::map<std::string, Shape> wanted = Shapes(spec);
+  for (const std::string& name : other.Names()) {
+    if (wanted.count(name) > 0) continue;
+    EXPECT_THAT(message, HasSubstr(name + ": unexpected"));
+  }
+}
+
+// What the spec claims costs next to nothing while there is nothing of it.
+TEST(CheckWeights, TakesLittleForLayersThatAreNotThere) {
+  const StackSpec small = OneLayer("rwkv7 { num_heads: 2 }");
+  StackSpec spec = small;
+  for (int i = 1; i < 4096; ++i) spec.add_layers("m");
+  const FakeWeights weights(small);
+  absl::Status status;
+  EXPECT_LT(AllocationPeak([&] { status = CheckWeights(spec, weights); }), size_t{64} << 10);
+  EXPECT_EQ(std::string(status.message()), "fake: transformer.h.{1..4095}: missing entirely");
+}
+
+TEST(ForEachParameter, IsAtALayerAtATime) {
+  StackSpec spec = OneLayer("rwkv7 { num_heads: 2 }");
+  for (int i = 1; i < 100; ++i) spec.add_layers("m");
+  std::vector<std::string> names;
+  for (const Parameter& parameter : StackParameters(spec)) names.push_back(parameter.name);
+  size_t visited = 0;
+  const size_t peak = AllocationPeak([&] {
+    ForEachParameter(spec, [&](const Parameter& parameter) {
+      ASSERT_LT(visited, names.size());
+      EXPECT_EQ(parameter.name, names[visited++]);
+    });
+  });
+  EXPECT_EQ(visited, names.size());
+  EXPECT_LT(peak, size_t{64} << 10);
 }
 
 TEST(CheckWeights, AllowsTheUnreadShiftOfUnshiftedValueGates) {

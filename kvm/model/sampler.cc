@@ -11,12 +11,6 @@
 namespace kvm {
 namespace {
 
-struct Candidate {
-  int32_t token;
-  float logit;
-  double weight;  // exp(logit − the largest logit): a probability up to a common factor
-};
-
 // Number `index` of the random stream of `seed`, uniform in [0, 1): the SplitMix64 generator, which can start anywhere.
 double Uniform(uint64_t seed, uint64_t index) {
   uint64_t z = seed + (index + 1) * uint64_t{0x9e3779b97f4a7c15};
@@ -26,7 +20,7 @@ double Uniform(uint64_t seed, uint64_t index) {
   return static_cast<double>(z >> 11) * 0x1p-53;
 }
 
-bool IsMoreLikely(const Candidate& a, const Candidate& b) {
+bool IsMoreLikely(const TokenCandidate& a, const TokenCandidate& b) {
   return a.logit != b.logit ? a.logit > b.logit : a.token < b.token;
 }
 
@@ -36,9 +30,9 @@ absl::Status CheckRange(bool ok, const char* name, double value, const char* exp
 }
 
 // Keeps the fewest most likely candidates whose weights reach a share `top_p` of all.
-void KeepTopP(double top_p, std::vector<Candidate>* candidates) {
+void KeepTopP(double top_p, std::vector<TokenCandidate>* candidates) {
   double total = 0;
-  for (const Candidate& candidate : *candidates) total += candidate.weight;
+  for (const TokenCandidate& candidate : *candidates) total += candidate.weight;
   // A few candidates are enough as a rule: sorts no more than needed.
   size_t sorted = 0;
   double sum = 0;
@@ -86,7 +80,8 @@ void Sampler::Observe(int32_t token) {
 int32_t Sampler::Sample(absl::Span<const float> logits) {
   const SamplerOptions& options = state_.options;
   assert(std::any_of(logits.begin(), logits.end(), [](float x) { return std::isfinite(x); }));
-  std::vector<Candidate> candidates;
+  std::vector<TokenCandidate>& candidates = candidates_;
+  candidates.clear();
   candidates.reserve(logits.size());
   for (size_t i = 0; i < logits.size(); ++i) {
     float logit = logits[i];
@@ -109,16 +104,16 @@ int32_t Sampler::Sample(absl::Span<const float> logits) {
       candidates.resize(top_k);
     }
     const double largest = std::min_element(candidates.begin(), candidates.end(), IsMoreLikely)->logit;
-    for (Candidate& candidate : candidates) {
+    for (TokenCandidate& candidate : candidates) {
       candidate.weight = candidate.logit == largest ? 1 : std::exp((candidate.logit - largest) / options.temperature);
     }
     if (options.top_p < 1) KeepTopP(options.top_p, &candidates);
     candidates.erase(std::remove_if(candidates.begin(), candidates.end(),
-                                    [&](const Candidate& candidate) { return candidate.weight < options.min_p; }),
+                                    [&](const TokenCandidate& candidate) { return candidate.weight < options.min_p; }),
                      candidates.end());
 
     double total = 0;
-    for (const Candidate& candidate : candidates) total += candidate.weight;
+    for (const TokenCandidate& candidate : candidates) total += candidate.weight;
     double left = Uniform(options.seed, state_.draws++) * total;
     size_t drawn = 0;
     // Rounding may leave a little behind the last candidate: it takes that too.

@@ -15,6 +15,12 @@ namespace kvm {
 // InvalidArgument naming the option and its allowed range.
 absl::Status ValidateSamplerOptions(const SamplerOptions& options);
 
+struct TokenCandidate {
+  int32_t token;
+  float logit;
+  double weight;  // exp(logit − the largest logit): a probability up to a common factor
+};
+
 // The same seed and logits give the same tokens on every machine of one kind. Thread-compatible.
 class Sampler {
  public:
@@ -34,6 +40,7 @@ class Sampler {
  private:
   SamplerState state_;
   std::vector<bool> seen_;
+  std::vector<TokenCandidate> candidates_;  // kept for its memory
 };
 
 }  // namespace kvm

@@ -17,11 +17,11 @@ inline constexpr int64_t kMaxSpecSize = int64_t{1} << 24;
 
 inline std::string QuotedName(const std::string& name) { return absl::StrCat("\"", name, "\""); }
 
-// Checks single fields and remembers what was wrong.
+// Checks single fields, remembers what was wrong first and counts the rest.
 class StackChecker {
  public:
   void Add(const std::string& path, const std::string& got, const std::string& expected) {
-    problems_.push_back({path, got, expected});
+    if (count_++ < kMaxStackProblems) problems_.push_back({path, got, expected});
   }
 
   // Returns whether lowest <= value <= highest.
@@ -43,11 +43,12 @@ class StackChecker {
     return false;
   }
 
-  size_t count() const { return problems_.size(); }
+  size_t count() const { return count_; }
   std::vector<StackProblem> Take() { return std::move(problems_); }
 
  private:
   std::vector<StackProblem> problems_;
+  size_t count_ = 0;
 };
 
 }  // namespace kvm

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -18,13 +19,24 @@ namespace {
 constexpr int kMaxLayers = 4096;
 constexpr double kMaxParameters = 1099511627776.0;  // 2^40
 
-// The names of a spec's mixers as a message lists them.
-std::string KnownMixers(const StackSpec& spec) {
-  std::vector<std::string> names;
-  for (const MixerSpec& mixer : spec.mixers()) names.push_back(QuotedName(mixer.name()));
-  return names.empty() ? "the name of a mixer, of which there are none"
-                       : absl::StrCat("the name of a mixer: ", absl::StrJoin(names, ", "));
-}
+// What a name of a mixer could have been. All names at the first mistake alone: with many mistakes and many mixers the
+// message would be their product.
+class KnownMixers {
+ public:
+  explicit KnownMixers(const StackSpec& spec) : spec_(spec) {}
+
+  std::string Expected() {
+    if (spec_.mixers().empty()) return "the name of a mixer, of which there are none";
+    if (std::exchange(listed_, true)) return "the name of a mixer";
+    std::vector<std::string> names;
+    for (const MixerSpec& mixer : spec_.mixers()) names.push_back(QuotedName(mixer.name()));
+    return absl::StrCat("the name of a mixer: ", absl::StrJoin(names, ", "));
+  }
+
+ private:
+  const StackSpec& spec_;
+  bool listed_ = false;
+};
 
 // Every mixer has a name of its own and a sound kind.
 void CheckMixers(const StackSpec& spec, StackChecker* check) {
@@ -46,9 +58,10 @@ void CheckLayers(const StackSpec& spec, StackChecker* check) {
     check->Add("layers", absl::StrCat(spec.layers_size(), " layers"), absl::StrCat("1 to ", kMaxLayers, " layers"));
     return;
   }
+  KnownMixers known(spec);
   for (int i = 0; i < spec.layers_size(); ++i) {
     if (MixerIndex(spec, i) < 0) {
-      check->Add(absl::StrCat("layers[", i, "]"), QuotedName(spec.layers(i)), KnownMixers(spec));
+      check->Add(absl::StrCat("layers[", i, "]"), QuotedName(spec.layers(i)), known.Expected());
     }
   }
 }
@@ -56,6 +69,7 @@ void CheckLayers(const StackSpec& spec, StackChecker* check) {
 // Sound mixers and layers given: anchors that exist and whose values are as wide as those that they are mixed with.
 void CheckAnchors(const StackSpec& spec, StackChecker* check) {
   const std::set<std::string> used(spec.layers().begin(), spec.layers().end());
+  KnownMixers known(spec);
   for (int i = 0; i < spec.mixers_size(); ++i) {
     const MixerSpec& mixer = spec.mixers(i);
     if (!mixer.has_value_anchor()) continue;
@@ -65,7 +79,7 @@ void CheckAnchors(const StackSpec& spec, StackChecker* check) {
       if (other.name() == mixer.value_anchor()) anchor = &other;
     }
     if (anchor == nullptr) {
-      check->Add(path, QuotedName(mixer.value_anchor()), KnownMixers(spec));
+      check->Add(path, QuotedName(mixer.value_anchor()), known.Expected());
       continue;
     }
     if (used.count(mixer.name()) == 0 || !HasValueResidual(mixer)) continue;
@@ -109,37 +123,42 @@ double NumMatrixElements(const StackSpec& spec) {
   return elements;
 }
 
-}  // namespace
-
-std::vector<StackProblem> FindStackProblems(const StackSpec& spec) {
-  StackChecker check;
-  check.Whole("vocab_size", spec.vocab_size(), 1);
-  const bool width_known = check.Whole("width", spec.width(), 1);
-  CheckMixers(spec, &check);
-  CheckLayers(spec, &check);
-  if (width_known && check.Above("mlp_expansion", spec.mlp_expansion(), 0, static_cast<double>(kMaxSpecSize)) &&
+void CheckStack(const StackSpec& spec, StackChecker* check) {
+  check->Whole("vocab_size", spec.vocab_size(), 1);
+  const bool width_known = check->Whole("width", spec.width(), 1);
+  CheckMixers(spec, check);
+  CheckLayers(spec, check);
+  if (width_known && check->Above("mlp_expansion", spec.mlp_expansion(), 0, static_cast<double>(kMaxSpecSize)) &&
       (MlpWidth(spec) < 32 || MlpWidth(spec) > kMaxSpecSize)) {
-    check.Add("mlp_expansion", absl::StrCat(spec.mlp_expansion()),
-              absl::StrCat("a number that makes the MLP ", 32, " to ", kMaxSpecSize, " wide; the stack's width is ",
-                           spec.width()));
+    check->Add("mlp_expansion", absl::StrCat(spec.mlp_expansion()),
+               absl::StrCat("a number that makes the MLP ", 32, " to ", kMaxSpecSize, " wide; the stack's width is ",
+                            spec.width()));
   }
   if (spec.skip_connections() && spec.layers_size() % 2 != 0) {
-    check.Add("skip_connections", "true", absl::StrCat("an even number of layers, not ", spec.layers_size()));
+    check->Add("skip_connections", "true", absl::StrCat("an even number of layers, not ", spec.layers_size()));
   }
   // Bounds in which float32 has room left for what is multiplied. Written so that NaN is refused.
   if (!(std::abs(spec.residual_scale()) <= 1e6)) {
-    check.Add("residual_scale", absl::StrCat(spec.residual_scale()), "a number from -1000000 to 1000000");
+    check->Add("residual_scale", absl::StrCat(spec.residual_scale()), "a number from -1000000 to 1000000");
   }
   if (!(spec.logit_softcap() == 0 || (spec.logit_softcap() >= 1e-6 && spec.logit_softcap() <= 1e6))) {
-    check.Add("logit_softcap", absl::StrCat(spec.logit_softcap()), "0 (off) or a number from 0.000001 to 1000000");
+    check->Add("logit_softcap", absl::StrCat(spec.logit_softcap()), "0 (off) or a number from 0.000001 to 1000000");
   }
-  if (check.count() != 0) return check.Take();
-  CheckAnchors(spec, &check);
+  if (check->count() != 0) return;
+  CheckAnchors(spec, check);
   const double elements = NumMatrixElements(spec);
   if (elements > kMaxParameters) {
-    check.Add("layers", absl::StrCat("a stack of ", elements, " parameters"),
-              absl::StrCat("at most ", kMaxParameters, " parameters"));
+    check->Add("layers", absl::StrCat("a stack of ", elements, " parameters"),
+               absl::StrCat("at most ", kMaxParameters, " parameters"));
   }
+}
+
+}  // namespace
+
+std::vector<StackProblem> FindStackProblems(const StackSpec& spec, size_t* count) {
+  StackChecker check;
+  CheckStack(spec, &check);
+  if (count != nullptr) *count = check.count();
   return check.Take();
 }
 

@@ -1,6 +1,7 @@
 #ifndef KVM_MODEL_STACK_PROBLEMS_H_
 #define KVM_MODEL_STACK_PROBLEMS_H_
 
+#include <cstddef>
 #include <string>
 #include <vector>
 
@@ -15,9 +16,11 @@ struct StackProblem {
   std::string expected;  // "a whole number from 1 to 16777216"
 };
 
-// Every bad field of a spec, in the order of stack.proto. Empty for a valid spec. Sizes are bounded (16777216 for a
-// single one, 4096 layers, 2^40 parameters), so that valid specs never overflow int64 arithmetic.
-std::vector<StackProblem> FindStackProblems(const StackSpec& spec);
+// Every bad field of a spec, in the order of stack.proto; of very many the first kMaxStackProblems, and their number
+// in `count` unless that is null. Empty for a valid spec. Memory is in proportion to the spec. Sizes are bounded
+// (16777216 for a single one, 4096 layers, 2^40 parameters), so that valid specs never overflow int64 arithmetic.
+inline constexpr size_t kMaxStackProblems = 100;
+std::vector<StackProblem> FindStackProblems(const StackSpec& spec, size_t* count = nullptr);
 
 }  // namespace kvm
 

@@ -66,6 +66,26 @@ TEST(FindStackProblems, Layers) {
               Contains(StackProblem{"layers[3]", "\"b\"", "the name of a mixer, of which there are none"}));
 }
 
+// Each layer's mistake is told, the mixers that there are once.
+TEST(FindStackProblems, ListsTheMixersOnce) {
+  EXPECT_THAT(Problems([](StackSpec& s) {
+                s.set_layers(1, "d");
+                s.set_layers(2, "e");
+              }),
+              ElementsAre(StackProblem{"layers[1]", "\"d\"", "the name of a mixer: \"a\", \"b\", \"c\""},
+                          StackProblem{"layers[2]", "\"e\"", "the name of a mixer"}));
+}
+
+TEST(FindStackProblems, NamesAHundredAndCountsTheRest) {
+  StackSpec spec;
+  for (int i = 0; i < 150; ++i) spec.add_mixers()->mutable_rwkv7()->set_num_heads(1);
+  for (int i = 0; i < 3; ++i) spec.add_layers("a");
+  size_t count = 0;
+  EXPECT_EQ(FindStackProblems(spec, &count).size(), 100u);
+  EXPECT_EQ(count, 153u);
+  EXPECT_THAT(std::string(ValidateStack(spec).message()), ::testing::EndsWith("expected a name; and 53 more"));
+}
+
 TEST(FindStackProblems, Names) {
   EXPECT_THAT(Problems([](StackSpec& s) { s.mutable_mixers(0)->clear_name(); }),
               Contains(StackProblem{"mixers[0].name", "nothing", "a name"}));

@@ -9,7 +9,6 @@
 #include "google/protobuf/text_format.h"
 #include "kvm/model/delta_net_spec.h"
 #include "kvm/model/stack_problems.h"
-#include "kvm/problem_list.h"
 #include "kvm/status_macros.h"
 
 namespace kvm {
@@ -52,12 +51,16 @@ std::string FormatStackSpec(const StackSpec& spec) {
 }
 
 absl::Status ValidateStack(const StackSpec& spec) {
-  std::vector<std::string> lines;
-  for (const StackProblem& problem : FindStackProblems(spec)) {
-    lines.push_back(absl::StrCat(problem.path, ": got ", problem.got, ", expected ", problem.expected));
+  size_t count = 0;
+  const std::vector<StackProblem> problems = FindStackProblems(spec, &count);
+  if (problems.empty()) return absl::OkStatus();
+  std::string message;
+  for (const StackProblem& problem : problems) {
+    absl::StrAppend(&message, message.empty() ? "" : "; ", problem.path, ": got ", problem.got, ", expected ",
+                    problem.expected);
   }
-  if (lines.empty()) return absl::OkStatus();
-  return absl::InvalidArgumentError(JoinProblems(lines));
+  if (count > problems.size()) absl::StrAppend(&message, "; and ", count - problems.size(), " more");
+  return absl::InvalidArgumentError(message);
 }
 
 int MixerIndex(const StackSpec& spec, int layer) {

@@ -60,11 +60,13 @@ StateSize KvmSize(const KvmSpec& spec, int64_t width, DType dtype, int64_t conte
   const int64_t window_begin = (BlocksOf(context, chunk) - blocks) * chunk;
   StateSize size;
   size.bytes = ShiftHistoryBytes(spec.projections(), heads, width) + blocks * BlockWindow::BlockByteSize(shape);
-  for (const SlotBudget& budget : ToHeadBudgets(spec)) {
-    const int64_t rows = KvmRows(spec, budget, context);
+  const auto add = [&](const BudgetSpec& budget, int64_t num_heads) {
+    const int64_t rows = KvmRows(spec, ToSlotBudget(budget), context);
     size.rows = std::max(size.rows, rows);
-    size.bytes += SlotMemory::ByteSizeOf(rows, heads.qk_dim, heads.v_dim, dtype);
-  }
+    size.bytes += num_heads * SlotMemory::ByteSizeOf(rows, heads.qk_dim, heads.v_dim, dtype);
+  };
+  for (const BudgetSpec& budget : spec.head_budgets()) add(budget, 1);
+  if (spec.head_budgets().empty()) add(spec.budget(), heads.num_kv_heads);
   if (spec.gate_keys() || spec.gate_values()) {
     size.bytes += heads.num_kv_heads * (context - window_begin) * kFloatBytes;
   }
@@ -130,10 +132,11 @@ StateSize MixerStateSize(const MixerSpec& spec, int64_t width, DType dtype, int6
 
 bool IsUpperBound(const MixerSpec& spec) {
   if (!spec.has_kvm()) return false;
-  const std::vector<SlotBudget> budgets = ToHeadBudgets(spec.kvm());
-  return std::any_of(budgets.begin(), budgets.end(), [](const SlotBudget& budget) {
-    return budget.append_below != std::numeric_limits<double>::infinity();
-  });
+  const auto adapts = [](const BudgetSpec& budget) {
+    return budget.append_below() != std::numeric_limits<double>::infinity();
+  };
+  const auto& budgets = spec.kvm().head_budgets();
+  return budgets.empty() ? adapts(spec.kvm().budget()) : std::any_of(budgets.begin(), budgets.end(), adapts);
 }
 
 StateSize SequenceStateSize(const StackSpec& spec, DType dtype, int64_t context) {

@@ -5,12 +5,23 @@
 #include <vector>
 
 #include "kvm/kernels/bfloat16.h"
+#include "kvm/kernels/int8_panels.h"
 #include "kvm/model/mixers/layer_weights.h"
 
 namespace kvm {
+namespace {
+
+constexpr char kEmbedding[] = "transformer.wte.weight";
+
+}  // namespace
 
 TokenEmbedding::TokenEmbedding(const WeightSource& weights, WeightType type) {
-  const TensorView& tensor = *weights.Find("transformer.wte.weight");
+  const PanelsView* const panels = weights.FindPanels(kEmbedding);
+  if (type == WeightType::kAsStored && panels != nullptr && panels->storage == DType::kI8) {
+    panels_ = *panels;
+    return;
+  }
+  const TensorView& tensor = *weights.Find(kEmbedding);
   const bool bf16 = type == WeightType::kBF16 || (type == WeightType::kAsStored && tensor.dtype == DType::kBF16);
   rows_ = tensor;
   if (CanBorrow(weights, tensor, bf16 ? DType::kBF16 : DType::kF32)) return;
@@ -29,6 +40,10 @@ TokenEmbedding::TokenEmbedding(const WeightSource& weights, WeightType type) {
 
 void TokenEmbedding::CopyRow(int64_t token, absl::Span<float> out) const {
   const int64_t width = static_cast<int64_t>(out.size());
+  if (panels_.data != nullptr) {
+    CopyInt8Row(panels_, token, out);
+    return;
+  }
   if (rows_.dtype == DType::kF32) {
     std::copy_n(static_cast<const float*>(rows_.data) + token * width, width, out.begin());
     return;

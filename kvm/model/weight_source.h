@@ -40,7 +40,8 @@ class WeightSource {
     return TensorInfo{tensor->dtype, tensor->shape};
   }
 
-  // The same matrix in the order in which products read it, null unless the source has it so.
+  // The same matrix in the order in which products read it, null unless the source has it so. Where its elements are
+  // int8 Find() and Info() speak of the float32 numbers that they stand for.
   virtual const PanelsView* FindPanels(absl::string_view) const { return nullptr; }
 
   // A share in the memory of all views, which keeps them alive when this source is gone; null when they end with it.

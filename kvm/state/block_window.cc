@@ -65,6 +65,17 @@ BlockWindow::Block BlockWindow::NewBlock() const {
   return block;
 }
 
+void BlockWindow::AddBlock() {
+  if (!spare_ || spare_.is_shared()) {
+    blocks_.emplace_back(std::make_unique<Block>(NewBlock()));
+    return;
+  }
+  Block& block = spare_.Mutable();
+  std::fill(block.keys.begin(), block.keys.end(), 0);
+  std::fill(block.values.begin(), block.values.end(), 0);
+  blocks_.push_back(std::move(spare_));
+}
+
 Shape BlockWindow::KeysShape() const {
   const int64_t panels = KeyPanelElements(shape_.block_len, 1) / kKeyPanel;
   return {shape_.num_heads, panels, shape_.qk_dim, kKeyPanel};
@@ -75,7 +86,7 @@ void BlockWindow::Append(MatrixView<const float> keys, MatrixView<const float> v
          values.cols == shape_.num_heads * shape_.v_dim);
   for (int64_t r = 0; r < keys.rows; ++r, ++end_) {
     const int64_t index = end_ % shape_.block_len;
-    if (index == 0) blocks_.emplace_back(std::make_unique<Block>(NewBlock()));
+    if (index == 0) AddBlock();
     Block& block = blocks_.back().Mutable();
     const auto write = shape_.dtype == DType::kF32 ? WritePosition<float> : WritePosition<BFloat16>;
     write(shape_, index, keys.row(r), values.row(r), block.keys.data(), block.values.data());
@@ -85,12 +96,13 @@ void BlockWindow::Append(MatrixView<const float> keys, MatrixView<const float> v
 void BlockWindow::DropBefore(int64_t position) {
   // A block that is not full yet stays: the next position goes there.
   while (begin_ + shape_.block_len <= std::min(position, end_)) {
-    blocks_.pop_front();
+    spare_ = std::move(blocks_.front());
+    blocks_.erase(blocks_.begin());
     begin_ += shape_.block_len;
   }
 }
 
-void BlockWindow::AppendSegments(int64_t head, std::vector<KeyValueSegment>* segments) const {
+void BlockWindow::AppendSegments(int64_t head, std::pmr::vector<KeyValueSegment>* segments) const {
   const int64_t element = SizeOf(shape_.dtype);
   int64_t first = begin_;
   for (const CopyOnWrite<Block>& block : blocks_) {

@@ -5,7 +5,7 @@
 // KVM keeps the last n chunks of it, sliding-window attention the blocks its window reaches, full attention all.
 
 #include <cstdint>
-#include <deque>
+#include <memory_resource>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -45,7 +45,7 @@ class BlockWindow {
   void DropBefore(int64_t position);
 
   // One segment per block of `head`, oldest first, with their positions. Valid until the next Append or DropBefore.
-  void AppendSegments(int64_t head, std::vector<KeyValueSegment>* segments) const;
+  void AppendSegments(int64_t head, std::pmr::vector<KeyValueSegment>* segments) const;
 
   // Copies `count` positions from `first` of one head as float32 rows: keys [count, qk_dim], values [count, v_dim].
   void Read(int64_t head, int64_t first, int64_t count, MatrixView<float> keys, MatrixView<float> values) const;
@@ -70,13 +70,16 @@ class BlockWindow {
 
   // Of zeros.
   Block NewBlock() const;
+  // Behind the present blocks: the one that was given up last, unless another window has it too, or a new one.
+  void AddBlock();
   Shape KeysShape() const;
   Shape ValuesShape() const { return {shape_.num_heads, shape_.block_len, shape_.v_dim}; }
 
   BlockWindowShape shape_;
   int64_t begin_ = 0;
   int64_t end_ = 0;
-  std::deque<CopyOnWrite<Block>> blocks_;
+  std::vector<CopyOnWrite<Block>> blocks_;
+  CopyOnWrite<Block> spare_;  // given up: its memory is for the next one
 };
 
 }  // namespace kvm

@@ -52,7 +52,7 @@ TEST(BlockWindowTest, BeginsEmpty) {
   EXPECT_EQ(window.begin(), 0);
   EXPECT_EQ(window.end(), 0);
   EXPECT_EQ(window.ByteSize(), 0);
-  std::vector<KeyValueSegment> segments;
+  std::pmr::vector<KeyValueSegment> segments;
   window.AppendSegments(0, &segments);
   EXPECT_TRUE(segments.empty());
 }
@@ -114,7 +114,7 @@ TEST(BlockWindowTest, SegmentsAreBlocksWithTheirPositions) {
   BlockWindow window(kShape);
   AppendPositions(10, kShape, window);
   window.DropBefore(4);
-  std::vector<KeyValueSegment> segments(1);  // appended to, not replaced
+  std::pmr::vector<KeyValueSegment> segments(1);  // appended to, not replaced
   window.AppendSegments(1, &segments);
   ASSERT_EQ(segments.size(), 3u);
   EXPECT_EQ(segments[1].first_position, 4);
@@ -130,7 +130,7 @@ TEST(BlockWindowTest, SegmentsAreBlocksWithTheirPositions) {
 TEST(BlockWindowTest, LanesPastTheEndAreZero) {
   BlockWindow window(kShape);
   AppendPositions(2, kShape, window);
-  std::vector<KeyValueSegment> segments;
+  std::pmr::vector<KeyValueSegment> segments;
   window.AppendSegments(0, &segments);
   for (int64_t i = 2; i < kKeyPanel; ++i) {
     EXPECT_EQ(static_cast<const float*>(segments[0].keys)[KeyPanelOffset(i, 0, kShape.qk_dim)], 0);
@@ -140,7 +140,7 @@ TEST(BlockWindowTest, LanesPastTheEndAreZero) {
 TEST(BlockWindowTest, StorageIsAlignedForVectorLoads) {
   BlockWindow window(kShape);
   AppendPositions(9, kShape, window);
-  std::vector<KeyValueSegment> segments;
+  std::pmr::vector<KeyValueSegment> segments;
   window.AppendSegments(0, &segments);
   for (const KeyValueSegment& segment : segments) {
     EXPECT_EQ(reinterpret_cast<uintptr_t>(segment.keys) % 64, 0u);
@@ -171,7 +171,7 @@ TEST(BlockWindowTest, CopiesAreIndependent) {
 
 // Where the keys of each block lie.
 std::vector<const void*> BlocksOf(const BlockWindow& window) {
-  std::vector<KeyValueSegment> segments;
+  std::pmr::vector<KeyValueSegment> segments;
   window.AppendSegments(0, &segments);
   std::vector<const void*> blocks;
   for (const KeyValueSegment& segment : segments) blocks.push_back(segment.keys);

@@ -35,7 +35,7 @@ def fuzz_target(name, deps, mutator = None, mutator_deps = []):
         testonly = True,
         srcs = [mutator] if mutator else [],
         args = [
-            "-malloc_limit_mb=64",
+            "-malloc_limit_mb=16",
             "-max_len=32768",
             "-rss_limit_mb=2048",
             folder,

@@ -14,7 +14,8 @@
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const absl::string_view json(reinterpret_cast<const char*>(data), size);
-  const kvm::MemoryLimit limit((size_t{1} << 20) + 200 * size);
+  // One number asks for up to 4096 layers, each a short string, in the specs read and written.
+  const kvm::MemoryLimit limit((size_t{1} << 20) + 100 * size);
   const absl::StatusOr<kvm::HuggingFaceConfig> config = kvm::ParseHuggingFaceConfig(json, "config.json");
   if (!config.ok()) return 0;
   CHECK(kvm::ValidateStack(config->spec).ok());

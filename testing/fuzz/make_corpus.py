@@ -96,6 +96,8 @@ def make_config():
         fields = json.loads((TESTING / "golden" / golden / "config.json").read_text())
         put("huggingface_config", golden, json.dumps(fields, separators=(",", ":")))
     put("huggingface_config", "defaults", '{"model_type":"rwkv7backbone"}')
+    deep = {"model_type": "rwkv7backbone", "num_hidden_layers": 4096, "alt_layer_every": 2}
+    put("huggingface_config", "deep", json.dumps(deep, separators=(",", ":")))
 
 
 def make_tokenizers():
@@ -206,6 +208,9 @@ def make_packed(scratch):
                             f"--dtype={dtype}"], check=True, stdout=subprocess.DEVNULL)
             subprocess.run([KVM, "convert", folder, packed], check=True, stdout=subprocess.DEVNULL)
             put("packed", packed.stem, packed.read_bytes())
+        packed = scratch / f"{name}_int8.kvm"
+        subprocess.run([KVM, "convert", folder, packed, "--dtype=int8"], check=True, stdout=subprocess.DEVNULL)
+        put("packed", packed.stem, packed.read_bytes())
 
 
 def make_snapshots():

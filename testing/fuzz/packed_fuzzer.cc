@@ -10,9 +10,9 @@
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const kvm::MemoryFile file(data, size);
-  // A few bytes of spec can name the most layers that there may be, and all their parameters are then listed as
-  // missing.
-  const kvm::MemoryLimit limit((size_t{64} << 20) + 400 * size);
+  // The most for its size is a tensor of a few bytes in a layer that lacks all others, whose names a message then
+  // lists.
+  const kvm::MemoryLimit limit((size_t{256} << 10) + 200 * size);
   const absl::StatusOr<kvm::PackedModel> model = kvm::OpenPackedModel(file.path());
   if (model.ok()) kvm::ReadWeights(*model->weights);
   return 0;

@@ -15,7 +15,8 @@
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const kvm::MemoryFile file(data, size);
-  const kvm::MemoryLimit limit((size_t{1} << 20) + 400 * size);
+  // As the pickle; and tensors that share storages may be copied, up to 16 times the file.
+  const kvm::MemoryLimit limit((size_t{256} << 10) + 300 * size);
   absl::StatusOr<std::unique_ptr<kvm::TorchFile>> opened = kvm::TorchFile::Open(file.path());
   if (!opened.ok()) return 0;
   kvm::ReadWeights(**opened);

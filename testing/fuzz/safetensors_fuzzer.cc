@@ -11,7 +11,7 @@
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const kvm::MemoryFile file(data, size);
-  const kvm::MemoryLimit limit((size_t{1} << 20) + 200 * size);
+  const kvm::MemoryLimit limit((size_t{64} << 10) + 100 * size);
   const absl::StatusOr<std::unique_ptr<kvm::SafetensorsFile>> opened = kvm::SafetensorsFile::Open(file.path());
   if (opened.ok()) kvm::ReadWeights(**opened);
   return 0;

@@ -46,7 +46,7 @@ class Shards {
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   static const Shards shards;
   const kvm::MemoryFile index(data, size);
-  const kvm::MemoryLimit limit((size_t{1} << 20) + 200 * size);
+  const kvm::MemoryLimit limit((size_t{64} << 10) + 100 * size);
   std::vector<std::string> notes;
   const absl::StatusOr<std::unique_ptr<kvm::WeightSource>> weights =
       kvm::OpenShardedWeights(shards.folder(), index.path(), &notes);

@@ -12,7 +12,7 @@
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const absl::string_view text(reinterpret_cast<const char*>(data), size);
-  const kvm::MemoryLimit limit((size_t{1} << 20) + 400 * size);
+  const kvm::MemoryLimit limit((size_t{128} << 10) + 100 * size);
   const absl::StatusOr<kvm::StackSpec> spec = kvm::ParseStackSpec(text, "stack.textproto");
   if (!spec.ok()) return 0;
   CHECK(kvm::ValidateStack(*spec).ok());

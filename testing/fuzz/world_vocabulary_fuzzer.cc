@@ -13,8 +13,8 @@
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const absl::string_view text(reinterpret_cast<const char*>(data), size);
-  // There are always 65,536 ids.
-  const kvm::MemoryLimit limit((size_t{8} << 20) + 200 * size);
+  // There are always 65,536 ids, each a string: 2 MiB.
+  const kvm::MemoryLimit limit((size_t{2304} << 10) + 150 * size);
   const absl::StatusOr<std::unique_ptr<kvm::Tokenizer>> tokenizer = kvm::ParseWorldVocabulary(text, "vocabulary.txt");
   if (!tokenizer.ok()) return 0;
   CHECK_EQ((*tokenizer)->vocab_size(), 65536);

@@ -4,13 +4,15 @@
 #include <cassert>
 #include <cstdint>
 #include <cstring>
+#include <memory_resource>
+
+#include "kvm/kernels/work_buffer.h"
 
 // Highway includes this very file once per instruction set.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kvm/kernels/cpu/delta_rule.cc"
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
 // After foreach_target:
-#include "hwy/aligned_allocator.h"
 #include "hwy/highway.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -103,26 +105,25 @@ HWY_INLINE void DeltaStep1(const DeltaToken& token, const float* HWY_RESTRICT v,
 }
 
 // The last `count` < lanes value channels, from a padded copy of their part of the state.
-void DeltaTail(const DeltaRuleHead& head, int64_t first, int64_t count) {
+void DeltaTail(const DeltaRuleHead& head, int64_t first, int64_t count, std::pmr::memory_resource* memory) {
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(StateTag()));
   const int64_t keys = head.k.cols, values = head.v.cols;
   const size_t bytes = static_cast<size_t>(count) * sizeof(float);
-  const auto state = hwy::AllocateAligned<float>(static_cast<size_t>(keys * lanes));
+  const WorkBuffer state(keys * lanes, memory);
   HWY_ALIGN float v[16] = {};
   HWY_ALIGN float out[16];
-  std::fill_n(state.get(), keys * lanes, 0.0f);
-  for (int64_t i = 0; i < keys; ++i) std::memcpy(state.get() + i * lanes, head.state + i * values + first, bytes);
+  for (int64_t i = 0; i < keys; ++i) std::memcpy(state.data() + i * lanes, head.state + i * values + first, bytes);
   for (int64_t t = 0; t < head.k.rows; ++t) {
     std::memcpy(v, head.v.row(t) + first, bytes);
-    DeltaStep1(DeltaTokenAt(head, t), v, state.get(), lanes, out);
+    DeltaStep1(DeltaTokenAt(head, t), v, state.data(), lanes, out);
     std::memcpy(head.out.row(t) + first, out, bytes);
   }
-  for (int64_t i = 0; i < keys; ++i) std::memcpy(head.state + i * values + first, state.get() + i * lanes, bytes);
+  for (int64_t i = 0; i < keys; ++i) std::memcpy(head.state + i * values + first, state.data() + i * lanes, bytes);
 }
 
 // Value channels are independent of each other: all tokens for some of them before the next ones, whose part of the
 // state then stays in the nearest cache.
-void DeltaRuleHeadImpl(const DeltaRuleHead& head) {
+void DeltaRuleHeadImpl(const DeltaRuleHead& head, std::pmr::memory_resource* memory) {
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(StateTag()));
   const int64_t n = head.k.rows;
   const int64_t values = head.v.cols;
@@ -137,7 +138,7 @@ void DeltaRuleHeadImpl(const DeltaRuleHead& head) {
       DeltaStep1(DeltaTokenAt(head, t), head.v.row(t) + c, head.state + c, values, head.out.row(t) + c);
     }
   }
-  if (c < values && n > 0) DeltaTail(head, c, values - c);
+  if (c < values && n > 0) DeltaTail(head, c, values - c, memory);
 }
 
 }  // namespace
@@ -155,7 +156,7 @@ void DeltaRule(absl::Span<const DeltaRuleHead> heads, ThreadPool& pool) {
     const DeltaRuleHead& head = heads[static_cast<size_t>(h)];
     assert(head.decay.cols == 1 || head.decay.cols == head.k.cols);
     assert(head.q.cols == head.k.cols && head.out.cols == head.v.cols && head.out.rows == head.k.rows);
-    HWY_DYNAMIC_DISPATCH(DeltaRuleHeadImpl)(head);
+    HWY_DYNAMIC_DISPATCH(DeltaRuleHeadImpl)(head, pool.memory());
   });
 }
 

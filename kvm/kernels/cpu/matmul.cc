@@ -3,15 +3,16 @@
 #include <algorithm>
 #include <cassert>
 #include <cstddef>
-#include <vector>
-
-#include "kvm/kernels/bfloat16.h"
+#include <cstdint>
+#include <limits>
+#include <type_traits>
 
 // Highway includes this very file once per instruction set.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kvm/kernels/cpu/matmul.cc"
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
 // After foreach_target:
+#include "hwy/cache_control.h"
 #include "hwy/highway.h"
 #include "kvm/kernels/cpu/partial_vector-inl.h"
 
@@ -35,27 +36,63 @@ constexpr int64_t kTileRows = 6;
 // Inputs per pass when there are many rows: 6 rows of x and the weights of 16 outputs stay in the first-level cache.
 constexpr int64_t kInputBlock = 384;
 
-HWY_INLINE V LoadWeights(const float* w) { return hn::LoadU(D(), w); }
-HWY_INLINE V LoadWeights(const hwy::bfloat16_t* w) {
-  return hn::PromoteTo(D(), hn::LoadU(hn::Rebind<hwy::bfloat16_t, D>(), w));
-}
+// Inputs in a row that have one scale: all where weights are floats, which need none.
+template <typename W>
+constexpr int64_t kRun = std::numeric_limits<int64_t>::max();
+template <>
+constexpr int64_t kRun<int8_t> = kScaleInputs;
+
+// Elements from one run of a panel to the next.
+constexpr int64_t kInt8Scales = kPanel * static_cast<int64_t>(sizeof(float));
+constexpr int64_t kInt8Run = kInt8Scales + kScaleInputs * kPanel;
+
+// Tiles of rows from which on int8 weights are converted once for all instead of once a tile.
+constexpr int64_t kTilesWorthFloats = 3;
 
 // The weights of Lanes(D()) neighbouring outputs, and where their sums go.
 template <typename W>
 struct Column {
-  const W* weights;  // of the first input; the next input's lie kPanel further
-  int64_t first;     // output
-  size_t count;      // outputs that exist, the rest of the vector is padding
+  const W* panel;  // from the first input on, at the start of a run
+  int64_t lane;    // of the panel
+  int64_t first;   // output
+  size_t count;    // outputs that exist, the rest of the vector is padding
+
+  // The weights of input `begin`, which a run starts with; the next input's lie kPanel further.
+  HWY_INLINE const W* Run(int64_t begin) const {
+    if constexpr (std::is_same_v<W, int8_t>) return panel + begin / kScaleInputs * kInt8Run + kInt8Scales + lane;
+    return panel + begin * kPanel + lane;
+  }
 };
 
-// The column that starts at output `first`; one past `end` gets some other's weights and has no outputs.
+// The scales of a run, whatever they are where it has none.
+template <typename W>
+HWY_INLINE V Scales(Column<W> c, int64_t begin) {
+  if constexpr (std::is_same_v<W, int8_t>) {
+    return hn::LoadU(D(), reinterpret_cast<const float*>(c.panel + begin / kScaleInputs * kInt8Run) + c.lane);
+  }
+  return hn::Zero(D());
+}
+
+HWY_INLINE V LoadWeights(const float* w, V /*scales*/) { return hn::LoadU(D(), w); }
+HWY_INLINE V LoadWeights(const hwy::bfloat16_t* w, V /*scales*/) {
+  return hn::PromoteTo(D(), hn::LoadU(hn::Rebind<hwy::bfloat16_t, D>(), w));
+}
+// Rounded before it is multiplied with anything else, so that the product is that of some float32 weights.
+HWY_INLINE V LoadWeights(const int8_t* w, V scales) {
+  const auto numbers = hn::PromoteTo(hn::Rebind<int32_t, D>(), hn::LoadU(hn::Rebind<int8_t, D>(), w));
+  return hn::Mul(hn::ConvertTo(D(), numbers), scales);
+}
+
+// The column that starts at output `first`; one past `end` gets some other's weights and has no outputs. A run starts
+// at `first_input`.
 template <typename W>
 HWY_INLINE Column<W> ColumnAt(const PackedMatrix& w, int64_t first_input, int64_t first, int64_t end) {
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(D()));
   const int64_t count = std::clamp<int64_t>(std::min(end, w.outputs()) - first, 0, lanes);
   if (count == 0) first = 0;
   const W* panel = static_cast<const W*>(w.panel(first / kPanel));
-  return {panel + first_input * kPanel + first % kPanel, first, static_cast<size_t>(count)};
+  panel += std::is_same_v<W, int8_t> ? first_input / kScaleInputs * kInt8Run : first_input * kPanel;
+  return {panel, first % kPanel, first, static_cast<size_t>(count)};
 }
 
 template <typename W>
@@ -97,18 +134,22 @@ void MultiplyTile(MatrixView<const float> x, Column<W> c0, Column<W> c1, int64_t
   const float* HWY_RESTRICT x3 = x.row(kRows > 3 ? 3 : 0);
   const float* HWY_RESTRICT x4 = x.row(kRows > 4 ? 4 : 0);
   const float* HWY_RESTRICT x5 = x.row(kRows > 5 ? 5 : 0);
-  const W* HWY_RESTRICT weights0 = c0.weights;
-  const W* HWY_RESTRICT weights1 = c1.weights;
+  for (int64_t begin = 0, count; begin < inputs; begin += count) {
+    count = std::min(kRun<W>, inputs - begin);
+    const V scales0 = Scales(c0, begin), scales1 = Scales(c1, begin);
+    const W* HWY_RESTRICT weights0 = c0.Run(begin);
+    const W* HWY_RESTRICT weights1 = c1.Run(begin);
 #pragma GCC unroll 4
-  for (int64_t i = 0; i < inputs; ++i) {
-    const V w0 = LoadWeights(weights0 + i * kPanel);
-    const V w1 = LoadWeights(weights1 + i * kPanel);
-    MulAddRow(x0[i], w0, w1, a0, b0);
-    if constexpr (kRows > 1) MulAddRow(x1[i], w0, w1, a1, b1);
-    if constexpr (kRows > 2) MulAddRow(x2[i], w0, w1, a2, b2);
-    if constexpr (kRows > 3) MulAddRow(x3[i], w0, w1, a3, b3);
-    if constexpr (kRows > 4) MulAddRow(x4[i], w0, w1, a4, b4);
-    if constexpr (kRows > 5) MulAddRow(x5[i], w0, w1, a5, b5);
+    for (int64_t i = 0; i < count; ++i) {
+      const V w0 = LoadWeights(weights0 + i * kPanel, scales0);
+      const V w1 = LoadWeights(weights1 + i * kPanel, scales1);
+      MulAddRow(x0[begin + i], w0, w1, a0, b0);
+      if constexpr (kRows > 1) MulAddRow(x1[begin + i], w0, w1, a1, b1);
+      if constexpr (kRows > 2) MulAddRow(x2[begin + i], w0, w1, a2, b2);
+      if constexpr (kRows > 3) MulAddRow(x3[begin + i], w0, w1, a3, b3);
+      if constexpr (kRows > 4) MulAddRow(x4[begin + i], w0, w1, a4, b4);
+      if constexpr (kRows > 5) MulAddRow(x5[begin + i], w0, w1, a5, b5);
+    }
   }
   StoreRow(a0, b0, c0, c1, out.row(0));
   if constexpr (kRows > 1) StoreRow(a1, b1, c0, c1, out.row(1));
@@ -118,6 +159,12 @@ void MultiplyTile(MatrixView<const float> x, Column<W> c0, Column<W> c1, int64_t
   if constexpr (kRows > 5) StoreRow(a5, b5, c0, c1, out.row(5));
 }
 
+// Bytes of each int8 panel that are asked for ahead. A line of int8 takes four times the arithmetic of one of floats,
+// so the processor by itself does not look far enough ahead: without it two thirds of the bandwidth are read. Wider
+// weights do not need it.
+constexpr int64_t kAhead = kInt8Run;
+constexpr int64_t kInt8LineInputs = 64 / kPanel;
+
 // One row times eight columns from output `first` on: as many sums at once as it takes to keep up with memory.
 template <typename W>
 void MultiplyRow(const float* HWY_RESTRICT x, const PackedMatrix& w, int64_t first, int64_t end, float* out) {
@@ -126,16 +173,45 @@ void MultiplyRow(const float* HWY_RESTRICT x, const PackedMatrix& w, int64_t fir
   const Column<W> c0 = column(0), c1 = column(1), c2 = column(2), c3 = column(3);
   const Column<W> c4 = column(4), c5 = column(5), c6 = column(6), c7 = column(7);
   V s0 = hn::Zero(D()), s1 = s0, s2 = s0, s3 = s0, s4 = s0, s5 = s0, s6 = s0, s7 = s0;
-  for (int64_t i = 0; i < w.inputs(); ++i) {
-    const V xs = hn::Set(D(), x[i]);
-    s0 = hn::MulAdd(xs, LoadWeights(c0.weights + i * kPanel), s0);
-    s1 = hn::MulAdd(xs, LoadWeights(c1.weights + i * kPanel), s1);
-    s2 = hn::MulAdd(xs, LoadWeights(c2.weights + i * kPanel), s2);
-    s3 = hn::MulAdd(xs, LoadWeights(c3.weights + i * kPanel), s3);
-    s4 = hn::MulAdd(xs, LoadWeights(c4.weights + i * kPanel), s4);
-    s5 = hn::MulAdd(xs, LoadWeights(c5.weights + i * kPanel), s5);
-    s6 = hn::MulAdd(xs, LoadWeights(c6.weights + i * kPanel), s6);
-    s7 = hn::MulAdd(xs, LoadWeights(c7.weights + i * kPanel), s7);
+  for (int64_t begin = 0, count; begin < w.inputs(); begin += count) {
+    count = std::min(kRun<W>, w.inputs() - begin);
+    const V f0 = Scales(c0, begin);
+    const V f1 = Scales(c1, begin);
+    const V f2 = Scales(c2, begin);
+    const V f3 = Scales(c3, begin);
+    const V f4 = Scales(c4, begin);
+    const V f5 = Scales(c5, begin);
+    const V f6 = Scales(c6, begin);
+    const V f7 = Scales(c7, begin);
+    const W* HWY_RESTRICT p0 = c0.Run(begin);
+    const W* HWY_RESTRICT p1 = c1.Run(begin);
+    const W* HWY_RESTRICT p2 = c2.Run(begin);
+    const W* HWY_RESTRICT p3 = c3.Run(begin);
+    const W* HWY_RESTRICT p4 = c4.Run(begin);
+    const W* HWY_RESTRICT p5 = c5.Run(begin);
+    const W* HWY_RESTRICT p6 = c6.Run(begin);
+    const W* HWY_RESTRICT p7 = c7.Run(begin);
+    for (int64_t i = 0; i < count; ++i) {
+      if (std::is_same_v<W, int8_t> && i % kInt8LineInputs == 0) {
+        hwy::Prefetch(p0 + i * kPanel + kAhead);
+        hwy::Prefetch(p1 + i * kPanel + kAhead);
+        hwy::Prefetch(p2 + i * kPanel + kAhead);
+        hwy::Prefetch(p3 + i * kPanel + kAhead);
+        hwy::Prefetch(p4 + i * kPanel + kAhead);
+        hwy::Prefetch(p5 + i * kPanel + kAhead);
+        hwy::Prefetch(p6 + i * kPanel + kAhead);
+        hwy::Prefetch(p7 + i * kPanel + kAhead);
+      }
+      const V xs = hn::Set(D(), x[begin + i]);
+      s0 = hn::MulAdd(xs, LoadWeights(p0 + i * kPanel, f0), s0);
+      s1 = hn::MulAdd(xs, LoadWeights(p1 + i * kPanel, f1), s1);
+      s2 = hn::MulAdd(xs, LoadWeights(p2 + i * kPanel, f2), s2);
+      s3 = hn::MulAdd(xs, LoadWeights(p3 + i * kPanel, f3), s3);
+      s4 = hn::MulAdd(xs, LoadWeights(p4 + i * kPanel, f4), s4);
+      s5 = hn::MulAdd(xs, LoadWeights(p5 + i * kPanel, f5), s5);
+      s6 = hn::MulAdd(xs, LoadWeights(p6 + i * kPanel, f6), s6);
+      s7 = hn::MulAdd(xs, LoadWeights(p7 + i * kPanel, f7), s7);
+    }
   }
   StoreFirst(s0, D(), out + c0.first, c0.count);
   StoreFirst(s1, D(), out + c1.first, c1.count);
@@ -147,13 +223,37 @@ void MultiplyRow(const float* HWY_RESTRICT x, const PackedMatrix& w, int64_t fir
   StoreFirst(s7, D(), out + c7.first, c7.count);
 }
 
-// out[:, first..end) for the outputs from `first`, a panel's first, to `end`.
+// All rows of x times two columns, at most `tile_rows` at a time.
 template <typename W>
-void MultiplyRange(MatrixView<const float> x, const PackedMatrix& w, int64_t first, int64_t end,
+void MultiplyTiles(MatrixView<const float> x, Column<W> c0, Column<W> c1, int64_t tile_rows, bool resume,
                    MatrixView<float> out) {
   using Tile = void (*)(MatrixView<const float>, Column<W>, Column<W>, int64_t, bool, MatrixView<float>);
   constexpr Tile kTiles[kTileRows] = {MultiplyTile<1, W>, MultiplyTile<2, W>, MultiplyTile<3, W>,
                                       MultiplyTile<4, W>, MultiplyTile<5, W>, MultiplyTile<6, W>};
+  for (int64_t r = 0; r < x.rows; r += tile_rows) {
+    const int64_t rows = std::min(tile_rows, x.rows - r);
+    kTiles[rows - 1](x.Rows(r, rows), c0, c1, x.cols, resume, out.Rows(r, rows));
+  }
+}
+
+// A column of int8 as floats, `count` inputs of it, written to panels of floats from output `output` on.
+template <typename W>
+Column<float> Floats(Column<W> c, int64_t count, float* HWY_RESTRICT panels, int64_t output) {
+  const Column<float> floats = {panels + output / kPanel * kInputBlock * kPanel, output % kPanel, c.first, c.count};
+  for (int64_t begin = 0, run; begin < count; begin += run) {
+    run = std::min(kRun<W>, count - begin);
+    const V scales = Scales(c, begin);
+    const W* HWY_RESTRICT weights = c.Run(begin);
+    float* HWY_RESTRICT to = panels + (floats.Run(begin) - panels);
+    for (int64_t i = 0; i < run; ++i) hn::StoreU(LoadWeights(weights + i * kPanel, scales), D(), to + i * kPanel);
+  }
+  return floats;
+}
+
+// out[:, first..end) for the outputs from `first`, a panel's first, to `end`.
+template <typename W>
+void MultiplyRange(MatrixView<const float> x, const PackedMatrix& w, int64_t first, int64_t end,
+                   MatrixView<float> out) {
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(D()));
   if (x.rows == 1) {
     for (int64_t o = first; o < end; o += 8 * lanes) MultiplyRow<W>(x.data, w, o, end, out.data);
@@ -161,16 +261,20 @@ void MultiplyRange(MatrixView<const float> x, const PackedMatrix& w, int64_t fir
   }
   const int64_t tiles = hwy::DivCeil(x.rows, kTileRows);
   const int64_t tile_rows = hwy::DivCeil(x.rows, tiles);  // 8 rows are 4 and 4, not 6 and 2
-  const int64_t block = x.rows <= kTileRows ? w.inputs() : kInputBlock;
+  const int64_t block = tiles == 1 ? w.inputs() : kInputBlock;
   int64_t begin = 0;
   do {
     const int64_t count = std::min(block, w.inputs() - begin);
     for (int64_t o = first; o < end; o += 2 * lanes) {
       const Column<W> c0 = ColumnAt<W>(w, begin, o, end);
       const Column<W> c1 = ColumnAt<W>(w, begin, o + lanes, end);
-      for (int64_t r = 0; r < x.rows; r += tile_rows) {
-        const int64_t rows = std::min(tile_rows, x.rows - r);
-        kTiles[rows - 1](x.Rows(r, rows).Cols(begin, count), c0, c1, count, begin != 0, out.Rows(r, rows));
+      if (std::is_same_v<W, int8_t> && tiles >= kTilesWorthFloats) {
+        HWY_ALIGN float weights[2 * kInputBlock * kPanel];
+        const Column<float> f0 = Floats(c0, count, weights, 0);
+        const Column<float> f1 = Floats(c1, count, weights, lanes);
+        MultiplyTiles(x.Cols(begin, count), f0, f1, tile_rows, begin != 0, out);
+      } else {
+        MultiplyTiles(x.Cols(begin, count), c0, c1, tile_rows, begin != 0, out);
       }
     }
     begin += count;
@@ -179,7 +283,9 @@ void MultiplyRange(MatrixView<const float> x, const PackedMatrix& w, int64_t fir
 
 void MultiplyOutputs(MatrixView<const float> x, const PackedMatrix& w, int64_t first, int64_t end,
                      MatrixView<float> out) {
-  if (w.storage() == DType::kBF16) {
+  if (w.storage() == DType::kI8) {
+    MultiplyRange<int8_t>(x, w, first, end, out);
+  } else if (w.storage() == DType::kBF16) {
     MultiplyRange<hwy::bfloat16_t>(x, w, first, end, out);
   } else {
     MultiplyRange<float>(x, w, first, end, out);
@@ -218,47 +324,6 @@ Grain ChooseGrain(int64_t rows, int64_t panels, int num_threads) {
 }
 
 }  // namespace
-
-PackedMatrix PackedMatrix::Pack(const TensorView& weight, DType storage) {
-  assert(weight.shape.size() == 2);
-  assert(storage == DType::kF32 || storage == DType::kBF16);
-  const int64_t outputs = weight.shape[0], inputs = weight.shape[1];
-  PackedMatrix packed;
-  packed.view_ = {storage, outputs, inputs, nullptr};
-  const int64_t panels = packed.view_.num_panels();
-  packed.owned_ = Tensor(storage, {panels, inputs, kPanel});
-  packed.view_.data = packed.owned_.bytes();
-  for (int64_t p = 0; p < panels; ++p) {
-    const int64_t rows = std::min(kPanel, outputs - p * kPanel);
-    const auto* data = static_cast<const unsigned char*>(weight.data);
-    const std::vector<float> values =
-        ReadFloats({weight.dtype, {rows, inputs}, data + p * kPanel * inputs * SizeOf(weight.dtype)});
-    const int64_t first = p * inputs * kPanel;
-    for (int64_t i = 0; i < inputs; ++i) {
-      for (int64_t r = 0; r < rows; ++r) {
-        const float value = values[r * inputs + i];
-        const int64_t at = first + i * kPanel + r;
-        if (storage == DType::kBF16) {
-          static_cast<BFloat16*>(packed.owned_.bytes())[at] = ToBFloat16(value);
-        } else {
-          static_cast<float*>(packed.owned_.bytes())[at] = value;
-        }
-      }
-    }
-  }
-  return packed;
-}
-
-PackedMatrix PackedMatrix::Borrow(const PanelsView& panels) {
-  assert(panels.storage == DType::kF32 || panels.storage == DType::kBF16);
-  PackedMatrix packed;
-  packed.view_ = panels;
-  return packed;
-}
-
-const void* PackedMatrix::panel(int64_t p) const {
-  return static_cast<const unsigned char*>(view_.data) + p * inputs() * kPanel * SizeOf(storage());
-}
 
 void MatMul(MatrixView<const float> x, const PackedMatrix& w, MatrixView<float> out, ThreadPool& pool) {
   assert(x.cols == w.inputs() && out.cols == w.outputs() && x.rows == out.rows);

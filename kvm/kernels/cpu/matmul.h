@@ -4,7 +4,8 @@
 // Dense products with a weight matrix that is packed once and read many times.
 //
 // Each output element is one float32 sum over the inputs in ascending order, whatever the number of rows or threads:
-// a row multiplied alone and the same row inside a batch give the same bits.
+// a row multiplied alone and the same row inside a batch give the same bits. Weights are read as the float32 numbers
+// that they stand for, so that int8 panels give the very bits of a float32 matrix of the same weights.
 
 #include <cstdint>
 
@@ -16,14 +17,15 @@
 
 namespace kvm {
 
-// A matrix W [outputs, inputs] in panels of kPanel outputs: [outputs/kPanel][inputs][kPanel], zero padded at the end.
+// A matrix W [outputs, inputs] in panels of kPanel outputs (panels_view.h), zero padded at the end.
 class PackedMatrix {
  public:
   static constexpr int64_t kPanel = kPanelOutputs;
 
   PackedMatrix() = default;
-  // `weight` has two dimensions [outputs, inputs] and any dtype that ReadFloats takes. `storage` is kF32 or kBF16:
-  // the elements are rounded to it here, and products read that many bytes.
+  // `weight` has two dimensions [outputs, inputs] and any dtype that ReadFloats takes. `storage` is kF32, kBF16 or
+  // kI8 (int8_panels.h; elements must be finite): the elements are rounded to it here, and products read that many
+  // bytes.
   static PackedMatrix Pack(const TensorView& weight, DType storage);
   // Panels that lie elsewhere, as in a mapped file, and outlive this object. Nothing is copied.
   static PackedMatrix Borrow(const PanelsView& panels);

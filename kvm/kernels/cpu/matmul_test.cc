@@ -6,9 +6,11 @@
 #include <random>
 #include <vector>
 
+#include "absl/types/span.h"
 #include "gtest/gtest.h"
 #include "kvm/kernels/bfloat16.h"
 #include "kvm/kernels/cpu/every_target.h"
+#include "kvm/kernels/int8_panels.h"
 #include "kvm/kernels/reference/matmul.h"
 
 namespace kvm {
@@ -92,10 +94,62 @@ TEST(MatMulTest, BFloat16StorageIsTheProductWithRoundedWeights) {
   });
 }
 
+// Weights that int8 can hold: every block of 64 inputs has a scale that is a power of two and a number ±127.
+std::vector<float> ExactInInt8(int64_t outputs, int64_t inputs) {
+  std::mt19937 generator(12);
+  std::vector<float> weight(outputs * inputs);
+  for (int64_t o = 0; o < outputs; ++o) {
+    float scale = 1;
+    for (int64_t i = 0; i < inputs; ++i) {
+      if (i % kScaleInputs == 0) scale = std::ldexp(1.0f, static_cast<int>(generator() % 9) - 4);
+      const int number = i % kScaleInputs == 0 ? 127 : static_cast<int>(generator() % 255) - 127;
+      weight[o * inputs + i] = scale * static_cast<float>(number);
+    }
+  }
+  return weight;
+}
+
+TEST(MatMulTest, Int8StorageIsTheProductWithTheWeightsThatItHolds) {
+  for (const int64_t inputs : {1, 63, 64, 65, 450}) {
+    constexpr int64_t kRows = 14, kOutputs = 43;
+    const std::vector<float> weight = ExactInInt8(kOutputs, inputs);
+    const std::vector<float> x = Random(kRows * inputs, 13);
+    const PackedMatrix int8 = Pack(weight, kOutputs, inputs, DType::kI8);
+    const PackedMatrix full = Pack(weight, kOutputs, inputs, DType::kF32);
+    EXPECT_LT(int8.byte_size(), inputs < 64 ? 2 * full.byte_size() : full.byte_size() / 3);
+    ForEveryTarget([&] {
+      for (int64_t rows = 1; rows <= kRows; ++rows) {
+        SCOPED_TRACE(::testing::Message() << rows << " rows, " << inputs << " inputs");
+        const std::vector<float> some(x.begin(), x.begin() + rows * inputs);
+        const std::vector<float> got = Multiply(some, int8, rows, 1);
+        EXPECT_EQ(got, Multiply(some, full, rows, 1));
+        ExpectNearReference(got, some, weight, rows, inputs, kOutputs);
+      }
+    });
+  }
+}
+
+// Any weights: the product is that with ŵ, off from the one with w by no more than the header says.
+TEST(MatMulTest, Int8StorageOfAnyWeights) {
+  constexpr int64_t kRows = 9, kInputs = 200, kOutputs = 50;
+  const std::vector<float> weight = Random(kOutputs * kInputs, 14);
+  const PackedMatrix int8 = Pack(weight, kOutputs, kInputs, DType::kI8);
+  std::vector<float> held(weight.size());
+  for (int64_t o = 0; o < kOutputs; ++o) CopyInt8Row(int8.view(), o, absl::MakeSpan(&held[o * kInputs], kInputs));
+  for (size_t i = 0; i < held.size(); ++i) EXPECT_NEAR(held[i], weight[i], 5.0 / 254);
+  const std::vector<float> x = Random(kRows * kInputs, 15);
+  ForEveryTarget([&] {
+    for (const int64_t rows : {int64_t{1}, kRows}) {
+      const std::vector<float> got = Multiply(x, int8, rows, 2);
+      EXPECT_EQ(got, Multiply(x, Pack(held, kOutputs, kInputs, DType::kF32), rows, 1));
+    }
+  });
+}
+
 TEST(MatMulTest, ARowHasTheSameBitsAloneInAnyBatchAndWithAnyThreads) {
   constexpr int64_t kRows = 205, kInputs = 1000, kOutputs = 100;
   const std::vector<float> x = Random(kRows * kInputs, 7);
-  for (DType storage : {DType::kF32, DType::kBF16}) {
+  for (DType storage : {DType::kF32, DType::kBF16, DType::kI8}) {
     const PackedMatrix packed = Pack(Random(kOutputs * kInputs, 8), kOutputs, kInputs, storage);
     ForEveryTarget([&] {
       const std::vector<float> all = Multiply(x, packed, kRows, 1);
@@ -131,11 +185,14 @@ TEST(MatMulTest, WritesNothingBesideTheOutput) {
 }
 
 TEST(MatMulTest, NoRowsAndNoInputs) {
-  const PackedMatrix packed = Pack(Random(20 * 3, 11), 20, 3, DType::kF32);
-  EXPECT_TRUE(Multiply({}, packed, 0, 2).empty());
-  const PackedMatrix empty = Pack({}, 20, 0, DType::kF32);
-  EXPECT_EQ(Multiply({}, empty, 2, 1), std::vector<float>(40, 0.0f));
-  EXPECT_EQ(Multiply({}, empty, 1, 1), std::vector<float>(20, 0.0f));
+  for (const DType storage : {DType::kF32, DType::kBF16, DType::kI8}) {
+    const PackedMatrix packed = Pack(Random(20 * 3, 11), 20, 3, storage);
+    EXPECT_TRUE(Multiply({}, packed, 0, 2).empty());
+    const PackedMatrix empty = Pack({}, 20, 0, storage);
+    EXPECT_EQ(Multiply({}, empty, 9, 1), std::vector<float>(180, 0.0f));
+    EXPECT_EQ(Multiply({}, empty, 2, 1), std::vector<float>(40, 0.0f));
+    EXPECT_EQ(Multiply({}, empty, 1, 1), std::vector<float>(20, 0.0f));
+  }
 }
 
 TEST(PackedMatrixTest, PanelsHoldSixteenOutputsSideBySideAndZerosAfterTheLast) {

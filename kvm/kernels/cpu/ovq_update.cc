@@ -119,7 +119,7 @@ void WriteKey(const float* key, int64_t centroid, OvqDictionary& dictionary) {
   }
 }
 
-void Normalize(std::vector<float>& x) {
+void Normalize(std::pmr::vector<float>& x) {
   const MatrixView<float> row(x.data(), 1, static_cast<int64_t>(x.size()));
   HeadUnitLength(row, row.cols, kLengthFloor, row);
 }
@@ -132,16 +132,17 @@ void Found(const float* key, const float* value, OvqDictionary& dictionary) {
 }
 
 // Lets the tokens of a run, which are in order, join a centroid.
-void Join(MatrixView<const float> keys, MatrixView<const float> values, const std::vector<int64_t>& tokens,
+void Join(MatrixView<const float> keys, MatrixView<const float> values, const std::pmr::vector<int64_t>& tokens,
           int64_t begin, int64_t end, int64_t centroid, bool values_are_errors, OvqDictionary& dictionary) {
   const int64_t dim = dictionary.dim;
   float& count = dictionary.counts[centroid];
   count += static_cast<float>(end - begin);
-  std::vector<float> old_key(dim);
+  std::pmr::memory_resource* const memory = tokens.get_allocator().resource();
+  std::pmr::vector<float> old_key(dim, memory);
   ReadKey(dictionary, centroid, old_key.data());
   float* const value = dictionary.values + centroid * dim;
-  const std::vector<float> old_value(value, value + dim);
-  std::vector<float> key = old_key;
+  const std::pmr::vector<float> old_value(value, value + dim, memory);
+  std::pmr::vector<float> key(old_key, memory);
   for (int64_t i = begin; i < end; ++i) {
     const float* const token_key = keys.row(tokens[i]);
     const float* const token_value = values.row(tokens[i]);
@@ -154,9 +155,10 @@ void Join(MatrixView<const float> keys, MatrixView<const float> values, const st
 }
 
 // Brings a centroid that was founded or joined into its final form.
-void Finish(const OvqUpdateOptions& options, int64_t centroid, OvqDictionary& dictionary) {
+void Finish(const OvqUpdateOptions& options, int64_t centroid, OvqDictionary& dictionary,
+            std::pmr::memory_resource* memory) {
   const int64_t dim = dictionary.dim;
-  std::vector<float> row(dim);
+  std::pmr::vector<float> row(dim, memory);
   if (options.normalize_keys) {
     ReadKey(dictionary, centroid, row.data());
     Normalize(row);
@@ -182,11 +184,12 @@ int64_t DictionarySize(const OvqSchedule& schedule, int64_t tokens) {
   return std::max<int64_t>(1, max - missing);
 }
 
-std::vector<int64_t> UpdateDictionary(MatrixView<const float> keys, MatrixView<const float> values,
-                                      const OvqUpdateOptions& options, OvqDictionary& dictionary) {
+std::pmr::vector<int64_t> UpdateDictionary(MatrixView<const float> keys, MatrixView<const float> values,
+                                           const OvqUpdateOptions& options, OvqDictionary& dictionary,
+                                           std::pmr::memory_resource* memory) {
   assert(keys.rows >= 1 && keys.rows == values.rows && keys.cols == dictionary.dim && values.cols == dictionary.dim);
   assert(options.num_centroids <= dictionary.capacity);
-  std::vector<int64_t> centroids(keys.rows, 0);
+  std::pmr::vector<int64_t> centroids(keys.rows, 0, memory);
   int64_t first = 0;  // the first token that has a choice
   if (dictionary.count == 0) {
     Found(keys.row(0), values.row(0), dictionary);
@@ -194,13 +197,15 @@ std::vector<int64_t> UpdateDictionary(MatrixView<const float> keys, MatrixView<c
   }
   const int64_t old_count = dictionary.count;
   const int64_t n = keys.rows - first;
-  std::vector<Nearest> nearest(n);
+  std::pmr::vector<Nearest> nearest(n, memory);
   HWY_DYNAMIC_DISPATCH(FindNearestImpl)(keys.Rows(first, n), dictionary.keys, old_count, nearest.data());
 
-  std::vector<int64_t> order(n);  // tokens
+  std::pmr::vector<int64_t> order(n, memory);  // tokens
   std::iota(order.begin(), order.end(), first);
-  std::stable_sort(order.begin(), order.end(),
-                   [&](int64_t a, int64_t b) { return nearest[a - first].similarity < nearest[b - first].similarity; });
+  std::sort(order.begin(), order.end(), [&](int64_t a, int64_t b) {
+    const float of_a = nearest[a - first].similarity, of_b = nearest[b - first].similarity;
+    return of_a != of_b ? of_a < of_b : a < b;
+  });
   const int64_t num_new = std::min(n, std::max<int64_t>(0, options.num_centroids - old_count));
   for (int64_t i = 0; i < num_new; ++i) {
     centroids[order[i]] = dictionary.count;
@@ -218,10 +223,10 @@ std::vector<int64_t> UpdateDictionary(MatrixView<const float> keys, MatrixView<c
     for (end = begin + 1; end < num_joining && centroids[order[end]] == centroid;) ++end;
     Join(keys, values, order, begin, end, centroid, options.values_are_errors, dictionary);
   }
-  std::vector<bool> touched(dictionary.count, false);
+  std::pmr::vector<bool> touched(dictionary.count, false, memory);
   for (const int64_t centroid : centroids) touched[centroid] = true;
   for (int64_t centroid = 0; centroid < dictionary.count; ++centroid) {
-    if (touched[centroid]) Finish(options, centroid, dictionary);
+    if (touched[centroid]) Finish(options, centroid, dictionary, memory);
   }
   return centroids;
 }

@@ -5,6 +5,7 @@
 // towards them (online vector quantization).
 
 #include <cstdint>
+#include <memory_resource>
 #include <vector>
 
 #include "kvm/kernels/matrix_view.h"
@@ -38,9 +39,10 @@ struct OvqUpdateOptions {
 //     all of these included, its key moves by Σ (token key − old key)/N, its value likewise, or by Σ value/N when
 //     values are errors. Sums run over tokens in order.
 // An empty dictionary begins with token 0 as its centroid 0 and then takes the others in as above.
-// num_centroids <= capacity. Returns the centroid of every token.
-std::vector<int64_t> UpdateDictionary(MatrixView<const float> keys, MatrixView<const float> values,
-                                      const OvqUpdateOptions& options, OvqDictionary& dictionary);
+// num_centroids <= capacity. Returns the centroid of every token. `memory` is what the work is done in, the result too.
+std::pmr::vector<int64_t> UpdateDictionary(MatrixView<const float> keys, MatrixView<const float> values,
+                                           const OvqUpdateOptions& options, OvqDictionary& dictionary,
+                                           std::pmr::memory_resource* memory = std::pmr::get_default_resource());
 
 }  // namespace kvm
 

@@ -127,7 +127,7 @@ TEST(UpdateDictionaryTest, FirstTokenFoundsTheFirstCentroid) {
     OvqUpdateOptions options;
     options.num_centroids = 3;
     EXPECT_EQ(UpdateDictionary(chunk.Keys(), chunk.Values(), options, memory.view),
-              (std::vector<int64_t>{0, 2, 0, 1, 0}));
+              (std::pmr::vector<int64_t>{0, 2, 0, 1, 0}));
     ASSERT_EQ(memory.view.count, 3);
     // Tokens 2 and 4 join: (1, 0) + ((1, 0) − (1, 0))/3 + ((0, 1) − (1, 0))/3.
     EXPECT_EQ(memory.counts[0], 3);
@@ -156,8 +156,8 @@ TEST(UpdateDictionaryTest, TokensJoinTheLowestOfEquallySimilarOldCentroids) {
       chunk.Add({1, 2}, {2, 2});
       OvqUpdateOptions options;
       options.num_centroids = padding + 5;
-      const std::vector<int64_t> centroids = UpdateDictionary(chunk.Keys(), chunk.Values(), options, memory.view);
-      EXPECT_EQ(centroids, (std::vector<int64_t>{padding + 4, padding + 1, padding + 1}));
+      const auto centroids = UpdateDictionary(chunk.Keys(), chunk.Values(), options, memory.view);
+      EXPECT_EQ(centroids, (std::pmr::vector<int64_t>{padding + 4, padding + 1, padding + 1}));
       EXPECT_EQ(memory.counts[padding + 1], 3);
       EXPECT_EQ(memory.counts[padding + 2], 1);
     }
@@ -225,7 +225,7 @@ TEST(UpdateDictionaryTest, TokensThatAreNoNumbersJoinTheFirstCentroid) {
     chunk.Add({nan, 1}, {1, 1});
     OvqUpdateOptions options;
     options.num_centroids = 20;
-    EXPECT_EQ(UpdateDictionary(chunk.Keys(), chunk.Values(), options, memory.view), (std::vector<int64_t>{19, 0}));
+    EXPECT_EQ(UpdateDictionary(chunk.Keys(), chunk.Values(), options, memory.view), (std::pmr::vector<int64_t>{19, 0}));
   });
 }
 
@@ -252,7 +252,8 @@ TEST(UpdateDictionaryTest, AgreesWithReferenceForOddSizes) {
           }
           OvqUpdateOptions options;
           options.num_centroids = count + n / 3;
-          ASSERT_EQ(UpdateDictionary(chunk.Keys(), chunk.Values(), options, memory.view), routes.centroids);
+          const auto centroids = UpdateDictionary(chunk.Keys(), chunk.Values(), options, memory.view);
+          ASSERT_EQ(std::vector<int64_t>(centroids.begin(), centroids.end()), routes.centroids);
           ExpectEqualsReference(memory, expected);
         });
       }
@@ -298,7 +299,8 @@ void RunChunks(int64_t chunk_len, const reference::OvqRules& rules, uint32_t seq
       for (int64_t c = 0; c < kDim; ++c) chunk.values[t * kDim + c] -= static_cast<float>(predicted[c]);
     }
     const reference::OvqRoutes routes = reference::UpdateDictionary(tokens, (i + 1) * chunk_len, rules, expected);
-    ASSERT_EQ(UpdateDictionary(chunk.Keys(), chunk.Values(), options, memory.view), routes.centroids);
+    const auto centroids = UpdateDictionary(chunk.Keys(), chunk.Values(), options, memory.view);
+    ASSERT_EQ(std::vector<int64_t>(centroids.begin(), centroids.end()), routes.centroids);
     ExpectEqualsReference(memory, expected);
   }
 }

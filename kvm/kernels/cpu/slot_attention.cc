@@ -4,16 +4,16 @@
 #include <cassert>
 #include <cstring>
 #include <limits>
-#include <vector>
+#include <memory_resource>
 
 #include "kvm/kernels/bfloat16.h"
+#include "kvm/kernels/work_buffer.h"
 
 // Highway includes this very file once per instruction set.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kvm/kernels/cpu/slot_attention.cc"
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
 // After foreach_target:
-#include "hwy/aligned_allocator.h"
 #include "hwy/contrib/math/math-inl.h"
 #include "hwy/highway.h"
 #include "kvm/kernels/cpu/panel_dots-inl.h"
@@ -29,6 +29,8 @@ constexpr int64_t kKeyTile = 64;
 
 // Queries that share the loads of a key tile: no part of the result's bits.
 constexpr int64_t kQueryTile = 32;
+
+int64_t NumQueryTiles(const AttentionHead& head) { return (head.queries.rows + kQueryTile - 1) / kQueryTile; }
 
 // Keys begin <= i < end of a tile or segment; empty when begin >= end.
 struct KeyRange {
@@ -306,13 +308,13 @@ void AttendToSegment(const AttentionHead& head, int64_t first_query, int64_t num
   }
 }
 
-void AttendImpl(const AttentionHead& head, int64_t first_query, int64_t num_queries) {
+void AttendImpl(const AttentionHead& head, int64_t first_query, int64_t num_queries,
+                std::pmr::memory_resource* memory) {
   const PanelTag d;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
   const int64_t padded_dim = (head.out.cols + 2 * lanes - 1) / (2 * lanes) * (2 * lanes);
-  const auto memory = hwy::AllocateAligned<float>(static_cast<size_t>(num_queries * padded_dim));
-  const MatrixView<float> sums(memory.get(), num_queries, padded_dim);
-  std::fill_n(sums.data, num_queries * padded_dim, 0.0f);
+  const WorkBuffer buffer(num_queries * padded_dim, memory);
+  const MatrixView<float> sums(buffer.data(), num_queries, padded_dim);
   SoftmaxState states[kQueryTile];
   for (const KeyValueSegment& segment : head.segments) {
     if (segment.dtype == DType::kBF16) {
@@ -342,21 +344,18 @@ namespace kvm {
 HWY_EXPORT(AttendImpl);
 
 void SlotAttention(absl::Span<const AttentionHead> heads, ThreadPool& pool) {
-  struct QueryTile {
-    const AttentionHead* head;
-    int64_t first;
-    int64_t count;
-  };
-  std::vector<QueryTile> tiles;
+  int64_t tiles = 0;
   for (const AttentionHead& head : heads) {
     assert(head.out.rows == head.queries.rows);
     assert(head.state_queries.rows == 0 || head.state_queries.rows == head.queries.rows);
-    for (int64_t first = 0; first < head.queries.rows; first += kQueryTile) {
-      tiles.push_back({&head, first, std::min(kQueryTile, head.queries.rows - first)});
-    }
+    tiles += NumQueryTiles(head);
   }
-  pool.ParallelFor(static_cast<int64_t>(tiles.size()), [&](int64_t i) {
-    HWY_DYNAMIC_DISPATCH(AttendImpl)(*tiles[i].head, tiles[i].first, tiles[i].count);
+  pool.ParallelFor(tiles, [&](int64_t tile) {
+    const AttentionHead* head = heads.data();
+    for (; tile >= NumQueryTiles(*head); ++head) tile -= NumQueryTiles(*head);
+    const int64_t first = tile * kQueryTile;
+    const int64_t count = std::min(kQueryTile, head->queries.rows - first);
+    HWY_DYNAMIC_DISPATCH(AttendImpl)(*head, first, count, pool.memory());
   });
 }
 

@@ -16,7 +16,7 @@
 namespace kvm {
 namespace {
 
-using Routes = std::vector<int64_t>;
+using Routes = std::pmr::vector<int64_t>;
 using Coefficients = std::vector<float>;
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();

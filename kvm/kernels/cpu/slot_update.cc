@@ -9,13 +9,13 @@
 #include "kvm/kernels/bfloat16.h"
 #include "kvm/kernels/cpu/norms.h"
 #include "kvm/kernels/key_value.h"
+#include "kvm/kernels/work_buffer.h"
 
 // Highway includes this very file once per instruction set.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kvm/kernels/cpu/slot_update.cc"
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
 // After foreach_target:
-#include "hwy/aligned_allocator.h"
 #include "hwy/highway.h"
 #include "kvm/kernels/cpu/panel_dots-inl.h"
 
@@ -127,34 +127,37 @@ void Store(float x, BFloat16* to) { *to = ToBFloat16(x); }
 
 // Compares all keys with rows first..last of the state, as their sums stand now.
 void RouteRows(MatrixView<const float> keys, const SlotRows& rows, int64_t first, int64_t last,
-               const SlotUpdateOptions& options, const MemoryKeyNorm& norm, std::vector<Route>& routes) {
+               const SlotUpdateOptions& options, const MemoryKeyNorm& norm, std::pmr::vector<Route>& routes) {
   const bool two = options.second_merge != 0;
   const int64_t dim = rows.qk_dim;
-  const auto normalized = hwy::AllocateAligned<float>(static_cast<size_t>(kKeyPanel * dim));
-  const auto panels = hwy::AllocateAligned<float>(static_cast<size_t>(kRowTile * dim));
-  std::fill_n(panels.get(), kRowTile * dim, 0.0f);
+  std::pmr::memory_resource* const memory = routes.get_allocator().resource();
+  const WorkBuffer normalized(kKeyPanel * dim, memory);
+  const WorkBuffer panels(kRowTile * dim, memory);
   for (int64_t tile = first; tile < last; tile += kRowTile) {
     const int64_t count = std::min(kRowTile, last - tile);
     for (int64_t i = 0; i < count; i += kKeyPanel) {
-      const MatrixView<float> some(normalized.get(), std::min(kKeyPanel, count - i), dim);
+      const MatrixView<float> some(normalized.data(), std::min(kKeyPanel, count - i), dim);
       LayerNorm(MatrixView<const float>(rows.key_sums + (tile + i) * dim, some.rows, dim), norm.weight, norm.bias,
                 kLayerNormEpsilon, some);
-      float* panel = panels.get() + i * dim;
+      float* panel = panels.data() + i * dim;
       for (int64_t r = 0; r < some.rows; ++r) {
         for (int64_t c = 0; c < dim; ++c) panel[c * kKeyPanel + r] = some.row(r)[c];
       }
     }
-    HWY_DYNAMIC_DISPATCH(RouteTileImpl)(keys, panels.get(), tile, count, options.num_sinks, two, routes.data());
+    HWY_DYNAMIC_DISPATCH(RouteTileImpl)(keys, panels.data(), tile, count, options.num_sinks, two, routes.data());
   }
 }
 
 // Which tokens become rows: of the `count` least redundant, the earlier of equals, those below `bound`.
-std::vector<bool> LeastRedundant(const std::vector<Route>& routes, int64_t count, float bound) {
-  std::vector<int64_t> order(routes.size());
+std::pmr::vector<bool> LeastRedundant(const std::pmr::vector<Route>& routes, int64_t count, float bound) {
+  std::pmr::memory_resource* const memory = routes.get_allocator().resource();
+  std::pmr::vector<int64_t> order(routes.size(), memory);
   std::iota(order.begin(), order.end(), int64_t{0});
-  std::stable_sort(order.begin(), order.end(),
-                   [&](int64_t a, int64_t b) { return routes[a].redundancy < routes[b].redundancy; });
-  std::vector<bool> chosen(routes.size(), false);
+  std::sort(order.begin(), order.end(), [&](int64_t a, int64_t b) {
+    const float of_a = routes[a].redundancy, of_b = routes[b].redundancy;
+    return of_a != of_b ? of_a < of_b : a < b;
+  });
+  std::pmr::vector<bool> chosen(routes.size(), false, memory);
   for (int64_t i = 0; i < count; ++i) chosen[order[i]] = bound == -kLowest || routes[order[i]].redundancy < bound;
   return chosen;
 }
@@ -190,7 +193,7 @@ void MergeIntoRow(const SlotTokens& tokens, int64_t token, float weight, int64_t
 }
 
 template <typename Element>
-void RefreshKeyAs(const MemoryKeyNorm& norm, int64_t row, SlotRows& rows, std::vector<float>& normalized) {
+void RefreshKeyAs(const MemoryKeyNorm& norm, int64_t row, SlotRows& rows, std::pmr::vector<float>& normalized) {
   const int64_t dim = rows.qk_dim;
   LayerNorm(MatrixView<const float>(rows.key_sums + row * dim, 1, dim), norm.weight, norm.bias, kLayerNormEpsilon,
             MatrixView<float>(normalized.data(), 1, dim));
@@ -225,7 +228,7 @@ float StoreIntegers(absl::Span<const float> x, int64_t stride, int8_t* to) {
 }
 
 void RefreshIntegers(const MemoryKeyNorm& norm, ValueReadout readout, bool touched, int64_t row, SlotRows& rows,
-                     std::vector<float>& normalized) {
+                     std::pmr::vector<float>& normalized) {
   if (touched) {
     const int64_t dim = rows.qk_dim;
     LayerNorm(MatrixView<const float>(rows.key_sums + row * dim, 1, dim), norm.weight, norm.bias, kLayerNormEpsilon,
@@ -233,7 +236,7 @@ void RefreshIntegers(const MemoryKeyNorm& norm, ValueReadout readout, bool touch
     int8_t* const key = static_cast<int8_t*>(rows.readout_keys) + KeyPanelOffset(row, 0, dim);
     rows.readout_key_scales[row] = StoreIntegers(normalized, kKeyPanel, key);
   }
-  std::vector<float> value(rows.v_dim);
+  std::pmr::vector<float> value(rows.v_dim, normalized.get_allocator());
   ReadValue(readout, row, rows, value.data());
   int8_t* const integers = static_cast<int8_t*>(rows.readout_values) + row * rows.v_dim;
   rows.readout_value_scales[row] = StoreIntegers(value, 1, integers);
@@ -241,7 +244,7 @@ void RefreshIntegers(const MemoryKeyNorm& norm, ValueReadout readout, bool touch
 
 // Brings the readout of a row up to date: of its value always, of its key when `touched`.
 void RefreshRow(const MemoryKeyNorm& norm, ValueReadout readout, bool touched, int64_t row, SlotRows& rows,
-                std::vector<float>& normalized) {
+                std::pmr::vector<float>& normalized) {
   if (rows.readout_dtype == DType::kBF16) {
     if (touched) RefreshKeyAs<BFloat16>(norm, row, rows, normalized);
     ReadValue(readout, row, rows, static_cast<BFloat16*>(rows.readout_values) + row * rows.v_dim);
@@ -263,9 +266,10 @@ void MemoryKeys(MatrixView<const float> keys, int64_t zeroed, const MemoryKeyNor
   LayerNorm(out, norm.weight, norm.bias, kLayerNormEpsilon, out);
 }
 
-void FoundRows(const SlotTokens& tokens, bool gated, const MemoryKeyNorm& norm, ValueReadout readout, SlotRows& rows) {
+void FoundRows(const SlotTokens& tokens, bool gated, const MemoryKeyNorm& norm, ValueReadout readout, SlotRows& rows,
+               std::pmr::memory_resource* memory) {
   assert(rows.count + tokens.keys.rows <= rows.capacity);
-  std::vector<float> normalized(rows.qk_dim);
+  std::pmr::vector<float> normalized(rows.qk_dim, memory);
   for (int64_t t = 0; t < tokens.keys.rows; ++t) {
     AppendRow(tokens, t, gated, readout, rows);
     const int64_t row = rows.count - 1;
@@ -274,29 +278,29 @@ void FoundRows(const SlotTokens& tokens, bool gated, const MemoryKeyNorm& norm, 
   }
 }
 
-std::vector<int64_t> UpdateRows(const SlotTokens& tokens, const SlotUpdateOptions& options, const MemoryKeyNorm& norm,
-                                SlotRows& rows) {
+std::pmr::vector<int64_t> UpdateRows(const SlotTokens& tokens, const SlotUpdateOptions& options,
+                                     const MemoryKeyNorm& norm, SlotRows& rows, std::pmr::memory_resource* memory) {
   const int64_t n = tokens.keys.rows;
   const int64_t old_count = rows.count;
   assert(options.num_appends <= n && old_count + options.num_appends <= rows.capacity);
 
   Route nowhere;
   nowhere.row = options.num_sinks;  // where a token with NaN in it goes
-  std::vector<Route> routes(n, nowhere);
+  std::pmr::vector<Route> routes(n, nowhere, memory);
   // Nothing to choose from when every token becomes a row.
   const bool all_append = n == options.num_appends && options.append_below == -kLowest;
   if (!all_append) RouteRows(tokens.keys, rows, 0, old_count, options, norm, routes);
-  const std::vector<bool> appended = LeastRedundant(routes, options.num_appends, options.append_below);
+  const std::pmr::vector<bool> appended = LeastRedundant(routes, options.num_appends, options.append_below);
   for (int64_t t = 0; t < n; ++t) {
     if (appended[t]) AppendRow(tokens, t, options.gate_appends, options.readout, rows);
   }
   assert(rows.count == old_count + n || rows.count > options.num_sinks);
   if (!all_append) RouteRows(tokens.keys, rows, old_count, rows.count, options, norm, routes);
-  std::vector<int64_t> picks(n);
+  std::pmr::vector<int64_t> picks(n, memory);
   int64_t next_appended = old_count;
   for (int64_t t = 0; t < n; ++t) picks[t] = appended[t] ? next_appended++ : routes[t].row;
 
-  std::vector<bool> touched(rows.count, false);
+  std::pmr::vector<bool> touched(rows.count, false, memory);
   const auto add = [&](int64_t token, float weight, int64_t row) {
     if (!touched[row] && row < old_count && options.merge_decay != 1) Decay(options.merge_decay, row, rows);
     touched[row] = true;
@@ -311,7 +315,7 @@ std::vector<int64_t> UpdateRows(const SlotTokens& tokens, const SlotUpdateOption
     if (routes[t].second_row >= 0) add(t, options.second_merge, routes[t].second_row);
   }
   const bool counts = options.readout == ValueReadout::kMean;
-  std::vector<float> normalized(rows.qk_dim);
+  std::pmr::vector<float> normalized(rows.qk_dim, memory);
   for (int64_t row = 0; row < rows.count; ++row) {
     if (counts) rows.radii[row] += 1.0f;
     if (touched[row] || counts) RefreshRow(norm, options.readout, touched[row], row, rows, normalized);

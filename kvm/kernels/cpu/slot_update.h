@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <limits>
+#include <memory_resource>
 #include <vector>
 
 #include "absl/types/span.h"
@@ -39,8 +40,9 @@ enum class ValueReadout {
 
 // Makes every token a row, in order, behind the present rows. Sums are gated when `gated`; the radius is the norm of
 // the ungated value (kRadius) or 1 (kMean). rows.count grows by n; rows.count + n <= rows.capacity.
-// These are the tokens of a sequence's first chunk.
-void FoundRows(const SlotTokens& tokens, bool gated, const MemoryKeyNorm& norm, ValueReadout readout, SlotRows& rows);
+// These are the tokens of a sequence's first chunk. `memory` is what the work is done in.
+void FoundRows(const SlotTokens& tokens, bool gated, const MemoryKeyNorm& norm, ValueReadout readout, SlotRows& rows,
+               std::pmr::memory_resource* memory = std::pmr::get_default_resource());
 
 struct SlotUpdateOptions {
   int64_t num_sinks = 0;      // rows 0..num_sinks−1 take no token
@@ -68,9 +70,11 @@ struct SlotUpdateOptions {
 //     one. Rows older than this update that are added to are multiplied by merge_decay first, once: key and value sum.
 // Readout rows of touched rows are refreshed. Scores are computed from the float32 sums, whatever readout_dtype is.
 // If a token merges there must be at least one row that is no sink; rows.count + num_appends <= rows.capacity.
-// Returns the row of every token, in token order (for tests and provenance): the best one of those that merge.
-std::vector<int64_t> UpdateRows(const SlotTokens& tokens, const SlotUpdateOptions& options, const MemoryKeyNorm& norm,
-                                SlotRows& rows);
+// Returns the row of every token, in token order: the best one of those that merge. `memory` is what the work is done
+// in, the result too.
+std::pmr::vector<int64_t> UpdateRows(const SlotTokens& tokens, const SlotUpdateOptions& options,
+                                     const MemoryKeyNorm& norm, SlotRows& rows,
+                                     std::pmr::memory_resource* memory = std::pmr::get_default_resource());
 
 }  // namespace kvm
 

@@ -137,7 +137,7 @@ TEST(UpdateRowsTest, EqualRowsGiveTheLowest) {
     for (int64_t t : {0, 1}) {
       std::copy_n(founders.keys.begin(), kQk, tokens.keys.begin() + t * kQk);
     }
-    EXPECT_EQ(UpdateRows(tokens.View(), options, norm.View(), memory.rows), (std::vector<int64_t>{5, 5}));
+    EXPECT_EQ(UpdateRows(tokens.View(), options, norm.View(), memory.rows), (std::pmr::vector<int64_t>{5, 5}));
   });
 }
 
@@ -153,7 +153,7 @@ TEST(UpdateRowsTest, EquallyRedundantTokensAppendTheEarlier) {
     options.num_appends = 2;
     // The others equal both new rows: the lowest of the best takes them.
     EXPECT_EQ(UpdateRows(tokens.View(), options, norm.View(), memory.rows),
-              (std::vector<int64_t>{17, 18, 17, 17, 17, 17}));
+              (std::pmr::vector<int64_t>{17, 18, 17, 17, 17, 17}));
     EXPECT_EQ(memory.value_sums[18 * kV], tokens.values[kV]);
   });
 }
@@ -219,7 +219,7 @@ TEST(UpdateRowsTest, GatesDoNotChangeRoutes) {
     reference::SlotState state;
     Found(20, norm, options, plain, state);
     Found(20, norm, options, gated, state);
-    const std::vector<int64_t> routes = UpdateRows(tokens.View(), options, norm.View(), plain.rows);
+    const auto routes = UpdateRows(tokens.View(), options, norm.View(), plain.rows);
     tokens.key_gates.assign(12, 0.0f);
     tokens.value_gates.assign(12, 0.0f);
     const std::vector<std::vector<float>> before = {gated.Row(1), gated.Row(10), gated.Row(19)};
@@ -237,7 +237,7 @@ TEST(UpdateRowsTest, RowsWithoutATokenStayAsTheyAre) {
     Found(50, norm, options, memory, state);
     std::vector<std::vector<float>> before;
     for (int64_t row = 0; row < 50; ++row) before.push_back(memory.Row(row));
-    const std::vector<int64_t> routes = UpdateRows(Tokens(4, 18).View(), options, norm.View(), memory.rows);
+    const auto routes = UpdateRows(Tokens(4, 18).View(), options, norm.View(), memory.rows);
     std::vector<bool> touched(50, false);
     for (int64_t row : routes) touched[row] = true;
     for (int64_t row = 0; row < 50; ++row) EXPECT_EQ(memory.Row(row) != before[row], touched[row]) << row;
@@ -312,7 +312,7 @@ TEST(UpdateRowsTest, NotANumberGoesToTheFirstRowThatIsNoSink) {
   Found(5, norm, options, memory, state);
   Tokens tokens(1, 25);
   tokens.keys.assign(kQk, std::numeric_limits<float>::quiet_NaN());
-  EXPECT_EQ(UpdateRows(tokens.View(), options, norm.View(), memory.rows), (std::vector<int64_t>{2}));
+  EXPECT_EQ(UpdateRows(tokens.View(), options, norm.View(), memory.rows), (std::pmr::vector<int64_t>{2}));
 }
 
 }  // namespace

@@ -4,13 +4,15 @@
 #include <cassert>
 #include <cmath>
 #include <cstring>
+#include <memory_resource>
+
+#include "kvm/kernels/work_buffer.h"
 
 // Highway includes this very file once per instruction set.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kvm/kernels/cpu/wkv7.cc"
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
 // After foreach_target:
-#include "hwy/aligned_allocator.h"
 #include "hwy/highway.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -100,26 +102,25 @@ HWY_INLINE void Step1(const TokenKeys& token, const float* HWY_RESTRICT v, int64
 }
 
 // The last `count` < lanes value channels, from a padded copy of their part of the state.
-void RunTail(const Wkv7Head& head, int64_t first, int64_t count) {
+void RunTail(const Wkv7Head& head, int64_t first, int64_t count, std::pmr::memory_resource* memory) {
   const int64_t lanes = Lanes();
   const int64_t dim = head.r.cols;
   const size_t bytes = static_cast<size_t>(count) * sizeof(float);
-  const auto state = hwy::AllocateAligned<float>(static_cast<size_t>(dim * lanes));
+  const WorkBuffer state(dim * lanes, memory);
   HWY_ALIGN float v[16] = {};
   HWY_ALIGN float out[16];
-  std::fill_n(state.get(), dim * lanes, 0.0f);
-  for (int64_t i = 0; i < dim; ++i) std::memcpy(state.get() + i * lanes, head.state + i * dim + first, bytes);
+  for (int64_t i = 0; i < dim; ++i) std::memcpy(state.data() + i * lanes, head.state + i * dim + first, bytes);
   for (int64_t t = 0; t < head.r.rows; ++t) {
     std::memcpy(v, head.v.row(t) + first, bytes);
-    Step1(TokenAt(head, t), v, dim, state.get(), lanes, out);
+    Step1(TokenAt(head, t), v, dim, state.data(), lanes, out);
     std::memcpy(head.out.row(t) + first, out, bytes);
   }
-  for (int64_t i = 0; i < dim; ++i) std::memcpy(head.state + i * dim + first, state.get() + i * lanes, bytes);
+  for (int64_t i = 0; i < dim; ++i) std::memcpy(head.state + i * dim + first, state.data() + i * lanes, bytes);
 }
 
 // Value channels are independent of each other: all tokens for some of them before the next ones, whose part of the
 // state then stays in the nearest cache.
-void Wkv7HeadImpl(const Wkv7Head& head) {
+void Wkv7HeadImpl(const Wkv7Head& head, std::pmr::memory_resource* memory) {
   const int64_t lanes = Lanes();
   const int64_t n = head.r.rows;
   const int64_t dim = head.r.cols;
@@ -134,7 +135,7 @@ void Wkv7HeadImpl(const Wkv7Head& head) {
       Step1(TokenAt(head, t), head.v.row(t) + c, dim, head.state + c, dim, head.out.row(t) + c);
     }
   }
-  if (c < dim) RunTail(head, c, dim - c);
+  if (c < dim) RunTail(head, c, dim - c, memory);
 }
 
 // One head of one token.
@@ -211,7 +212,7 @@ void Wkv7Keys(MatrixView<float> k, MatrixView<const float> a, absl::Span<const f
 
 void Wkv7(absl::Span<const Wkv7Head> heads, ThreadPool& pool) {
   pool.ParallelFor(static_cast<int64_t>(heads.size()), [&](int64_t h) {
-    HWY_DYNAMIC_DISPATCH(Wkv7HeadImpl)(heads[h]);
+    HWY_DYNAMIC_DISPATCH(Wkv7HeadImpl)(heads[h], pool.memory());
   });
 }
 

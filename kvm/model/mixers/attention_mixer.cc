@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <memory_resource>
 #include <utility>
 #include <vector>
 
@@ -106,7 +107,7 @@ void AttentionMixer::Extend(MatrixView<const float> x, MatrixView<const float> a
   const MatrixView<float> q = context.scratch.Matrix(x.rows, projection_.q_width());
   const MatrixView<float> k = context.scratch.Matrix(x.rows, projection_.k_width());
   const MatrixView<float> v = context.scratch.Matrix(x.rows, projection_.v_width());
-  std::vector<ProjectionRows> rows;
+  std::pmr::vector<ProjectionRows> rows(context.pool.memory());
   for (const SequenceRows& s : sequences) {
     rows.push_back({s.first_row, s.num_tokens, s.position, &static_cast<AttentionState*>(s.state)->history});
   }
@@ -114,13 +115,14 @@ void AttentionMixer::Extend(MatrixView<const float> x, MatrixView<const float> a
 
   const MatrixView<float> attended = context.scratch.Matrix(x.rows, projection_.out_width());
   const float scale = 1 / std::sqrt(static_cast<float>(heads.qk_dim));
-  std::vector<std::vector<KeyValueSegment>> segments(sequences.size() * heads.num_kv_heads);
-  std::vector<AttentionHead> work;
+  std::pmr::vector<std::pmr::vector<KeyValueSegment>> segments(sequences.size() * heads.num_kv_heads,
+                                                               context.pool.memory());
+  std::pmr::vector<AttentionHead> work(context.pool.memory());
   for (size_t i = 0; i < sequences.size(); ++i) {
     const SequenceRows& s = sequences[i];
     BlockWindow& window = static_cast<AttentionState*>(s.state)->window;
     window.Append(k.Rows(s.first_row, s.num_tokens), v.Rows(s.first_row, s.num_tokens));
-    std::vector<KeyValueSegment>* const of_sequence = &segments[i * heads.num_kv_heads];
+    std::pmr::vector<KeyValueSegment>* const of_sequence = &segments[i * heads.num_kv_heads];
     for (int64_t h = 0; h < heads.num_kv_heads; ++h) window.AppendSegments(h, &of_sequence[h]);
     for (int64_t h = 0; h < heads.num_heads; ++h) {
       AttentionHead head;

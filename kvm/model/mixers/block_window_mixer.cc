@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <memory_resource>
 #include <utility>
 #include <vector>
 
@@ -142,13 +143,13 @@ void BlockWindowMixer::Extend(MatrixView<const float> x, MatrixView<const float>
   const MatrixView<float> q = context.scratch.Matrix(x.rows, projection_.q_width());
   const MatrixView<float> k = context.scratch.Matrix(x.rows, projection_.k_width());
   const MatrixView<float> v = context.scratch.Matrix(x.rows, projection_.v_width());
-  std::vector<ProjectionRows> rows;
+  std::pmr::vector<ProjectionRows> rows(context.pool.memory());
   for (const SequenceRows& s : sequences) {
     rows.push_back({s.first_row, s.num_tokens, s.position, &static_cast<BlockWindowState*>(s.state)->history});
   }
   projection_.Project(x, anchor, rows, q, k, v, context);
   const MatrixView<float> attended = context.scratch.Matrix(x.rows, projection_.out_width());
-  ForChunkPieces(sequences, spec_.chunk_len(),
+  ForChunkPieces(sequences, spec_.chunk_len(), context.pool.memory(),
                  [&](absl::Span<const SequenceRows> pieces) { Attend(pieces, q, k, v, attended, context); });
   projection_.Output(attended, out, context);
 }
@@ -159,14 +160,15 @@ void BlockWindowMixer::Attend(absl::Span<const SequenceRows> pieces, MatrixView<
   const HeadSizes& heads = projection_.heads();
   const int64_t group = heads.num_heads / heads.num_kv_heads;
   const int64_t chunk = spec_.chunk_len();
-  std::vector<std::vector<KeyValueSegment>> segments(pieces.size() * heads.num_kv_heads);
-  std::vector<AttentionHead> work;
+  std::pmr::vector<std::pmr::vector<KeyValueSegment>> segments(pieces.size() * heads.num_kv_heads,
+                                                               context.pool.memory());
+  std::pmr::vector<AttentionHead> work(context.pool.memory());
   for (size_t i = 0; i < pieces.size(); ++i) {
     const SequenceRows& p = pieces[i];
     BlockWindowState& state = *static_cast<BlockWindowState*>(p.state);
     state.DropBefore(std::max<int64_t>(0, p.position / chunk - spec_.window_chunks() + 1) * chunk);
     state.window.Append(k.Rows(p.first_row, p.num_tokens), v.Rows(p.first_row, p.num_tokens));
-    std::vector<KeyValueSegment>* const of_piece = &segments[i * heads.num_kv_heads];
+    std::pmr::vector<KeyValueSegment>* const of_piece = &segments[i * heads.num_kv_heads];
     for (int64_t h = 0; h < heads.num_kv_heads; ++h) {
       state.sinks.AppendSegments(h, &of_piece[h]);
       state.window.AppendSegments(h, &of_piece[h]);

@@ -13,7 +13,7 @@ using Call = std::vector<std::array<int64_t, 3>>;
 
 std::vector<Call> Calls(const std::vector<SequenceRows>& sequences, int64_t chunk_len) {
   std::vector<Call> calls;
-  ForChunkPieces(sequences, chunk_len, [&](absl::Span<const SequenceRows> pieces) {
+  ForChunkPieces(sequences, chunk_len, std::pmr::get_default_resource(), [&](absl::Span<const SequenceRows> pieces) {
     calls.emplace_back();
     for (const SequenceRows& p : pieces) calls.back().push_back({p.first_row, p.num_tokens, p.position});
   });

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <memory_resource>
 #include <string>
 #include <utility>
 #include <vector>
@@ -162,7 +163,7 @@ class ConvolvedProjection {
       const SequenceRows* sequence;
       int64_t begin, count;  // among the sequence's rows
     };
-    std::vector<Block> blocks;
+    std::pmr::vector<Block> blocks(context.pool.memory());
     for (const SequenceRows& s : sequences) {
       for (int64_t begin = 0; begin < s.num_tokens; begin += kRowBlock) {
         blocks.push_back({&s, begin, std::min(kRowBlock, s.num_tokens - begin)});
@@ -244,9 +245,9 @@ void DeltaNetMixer::Extend(MatrixView<const float> x, MatrixView<const float> /*
 
   const int64_t group = spec_.num_value_heads / spec_.num_heads;
   const int64_t decays = decay.cols / spec_.num_value_heads;  // of one head
-  std::vector<DeltaRuleHead> stepped, chunked;
+  std::pmr::vector<DeltaRuleHead> stepped(context.pool.memory()), chunked(context.pool.memory());
   for (const SequenceRows& s : sequences) {
-    std::vector<DeltaRuleHead>& heads = chunked_ && s.num_tokens >= kMinChunkedTokens ? chunked : stepped;
+    std::pmr::vector<DeltaRuleHead>& heads = chunked_ && s.num_tokens >= kMinChunkedTokens ? chunked : stepped;
     float* state = static_cast<DeltaNetState*>(s.state)->recurrent.floats().data();
     for (int64_t h = 0; h < spec_.num_value_heads; ++h, state += spec_.qk_dim * spec_.v_dim) {
       const auto columns = [&](MatrixView<float> m, int64_t head, int64_t dim) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <memory_resource>
 #include <utility>
 #include <vector>
 
@@ -107,7 +108,7 @@ void KvmMixer::Extend(MatrixView<const float> x, MatrixView<const float> anchor,
   projected.q = context.scratch.Matrix(x.rows, projection_.q_width());
   projected.k = context.scratch.Matrix(x.rows, projection_.k_width());
   projected.v = context.scratch.Matrix(x.rows, projection_.v_width());
-  std::vector<ProjectionRows> rows;
+  std::pmr::vector<ProjectionRows> rows(context.pool.memory());
   for (const SequenceRows& s : sequences) {
     rows.push_back({s.first_row, s.num_tokens, s.position, &StateOf(s).history});
   }
@@ -127,7 +128,7 @@ void KvmMixer::Extend(MatrixView<const float> x, MatrixView<const float> anchor,
   }
 
   const MatrixView<float> attended = context.scratch.Matrix(x.rows, projection_.out_width());
-  ForChunkPieces(sequences, spec_.chunk_len(),
+  ForChunkPieces(sequences, spec_.chunk_len(), context.pool.memory(),
                  [&](absl::Span<const SequenceRows> pieces) { ExtendPieces(pieces, projected, attended, context); });
   projection_.Output(attended, out, context);
 }
@@ -158,7 +159,7 @@ void KvmMixer::ExtendPieces(absl::Span<const SequenceRows> pieces, const Project
 void KvmMixer::TakeOverflow(absl::Span<const SequenceRows> pieces, ExecutionContext& context) const {
   const int64_t chunk = spec_.chunk_len();
   const int64_t num_heads = window_shape_.num_heads;
-  std::vector<const SequenceRows*> updates;
+  std::pmr::vector<const SequenceRows*> updates(context.pool.memory());
   for (const SequenceRows& p : pieces) {
     KvmState& state = StateOf(p);
     const bool begins_chunk = p.position % chunk == 0;
@@ -200,7 +201,8 @@ void KvmMixer::TakeOverflow(absl::Span<const SequenceRows> pieces, ExecutionCont
     options.second_merge = static_cast<float>(spec_.second_merge());
     options.merge_decay = static_cast<float>(spec_.merge_decay());
     SlotRows rows = state.heads[h].Reserve(options.num_appends);
-    UpdateRows(Gated(head_keys, head_values, gates.row_span(task)), options, memory_key_norm(), rows);
+    UpdateRows(Gated(head_keys, head_values, gates.row_span(task)), options, memory_key_norm(), rows,
+               context.pool.memory());
     state.heads[h].Commit(rows);
   });
   for (const SequenceRows* p : updates) {
@@ -212,7 +214,7 @@ void KvmMixer::TakeOverflow(absl::Span<const SequenceRows> pieces, ExecutionCont
 
 void KvmMixer::FoundFirstRows(absl::Span<const SequenceRows> pieces, const Projected& in,
                               ExecutionContext& context) const {
-  std::vector<const SequenceRows*> first;
+  std::pmr::vector<const SequenceRows*> first(context.pool.memory());
   int64_t max_tokens = 0;
   for (const SequenceRows& p : pieces) {
     if (p.position >= spec_.chunk_len()) continue;
@@ -240,7 +242,7 @@ void KvmMixer::FoundFirstRows(absl::Span<const SequenceRows> pieces, const Proje
     SlotMemory& memory = StateOf(piece).heads[h];
     SlotRows rows = memory.Reserve(piece.num_tokens);
     FoundRows(Gated(head_keys, head(in.v, window_shape_.v_dim), head_gates), spec_.gate_initial_rows(),
-              memory_key_norm(), value_readout(), rows);
+              memory_key_norm(), value_readout(), rows, context.pool.memory());
     memory.Commit(rows);
   });
   for (const SequenceRows* p : first) StateOf(*p).covered += p->num_tokens;
@@ -250,14 +252,15 @@ void KvmMixer::Attend(absl::Span<const SequenceRows> pieces, const Projected& in
                       ExecutionContext& context) const {
   const HeadSizes& heads = projection_.heads();
   const int64_t group = heads.num_heads / heads.num_kv_heads;
-  std::vector<std::vector<KeyValueSegment>> segments(pieces.size() * heads.num_kv_heads);
-  std::vector<AttentionHead> work;
+  std::pmr::vector<std::pmr::vector<KeyValueSegment>> segments(pieces.size() * heads.num_kv_heads,
+                                                               context.pool.memory());
+  std::pmr::vector<AttentionHead> work(context.pool.memory());
   work.reserve(pieces.size() * heads.num_heads);
   for (size_t i = 0; i < pieces.size(); ++i) {
     const SequenceRows& p = pieces[i];
     const KvmState& state = StateOf(p);
     for (int64_t h = 0; h < heads.num_kv_heads; ++h) {
-      std::vector<KeyValueSegment>& of_head = segments[i * heads.num_kv_heads + h];
+      std::pmr::vector<KeyValueSegment>& of_head = segments[i * heads.num_kv_heads + h];
       // While the window still holds everything, the state would only repeat it.
       if (state.window.begin() > 0) of_head.push_back(state.heads[h].Readout());
       state.window.AppendSegments(h, &of_head);

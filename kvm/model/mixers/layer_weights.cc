@@ -1,5 +1,6 @@
 #include "kvm/model/mixers/layer_weights.h"
 
+#include <cassert>
 #include <cstdint>
 #include <optional>
 
@@ -23,13 +24,16 @@ WeightVector LayerWeights::Vector(absl::string_view name) const {
 PackedMatrix LayerWeights::Matrix(absl::string_view name) const {
   const std::string full_name = absl::StrCat(prefix_, name);
   const std::optional<TensorInfo> info = source_.Info(full_name);
-  const bool stored_bf16 = info.has_value() && info->dtype == DType::kBF16;
-  const bool bf16 = type_ == WeightType::kBF16 || (type_ == WeightType::kAsStored && stored_bf16);
-  const DType storage = bf16 ? DType::kBF16 : DType::kF32;
   const PanelsView* panels = source_.FindPanels(full_name);
+  DType storage = type_ == WeightType::kBF16 ? DType::kBF16 : DType::kF32;
+  if (type_ == WeightType::kAsStored) {
+    if (info.has_value() && info->dtype == DType::kBF16) storage = DType::kBF16;
+    if (panels != nullptr && panels->storage == DType::kI8) storage = DType::kI8;
+  }
   if (panels != nullptr && panels->storage == storage && source_.Memory() != nullptr) {
     return PackedMatrix::Borrow(*panels);
   }
+  assert(storage != DType::kI8);  // whoever has int8 has memory that lasts
   return PackedMatrix::Pack(Get(full_name), storage);
 }
 

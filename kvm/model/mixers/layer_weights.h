@@ -47,7 +47,8 @@ class WeightVector {
 // Whoever keeps what it hands out keeps the source's Memory() as well.
 class LayerWeights {
  public:
-  // `source` must outlive this object. `prefix` ends in '.' or is empty.
+  // `source` must outlive this object. `prefix` ends in '.' or is empty. `type` is not kI8: where weights are to be
+  // int8 the source is one that has them so (quantized_weights.h).
   LayerWeights(const WeightSource& source, std::string prefix, WeightType type)
       : source_(source), prefix_(std::move(prefix)), type_(type) {}
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <memory_resource>
 #include <utility>
 #include <vector>
 
@@ -150,7 +151,7 @@ void OvqMixer::Extend(MatrixView<const float> x, MatrixView<const float> anchor,
   const MatrixView<float> q = context.scratch.Matrix(x.rows, projection_.q_width());
   const MatrixView<float> k = context.scratch.Matrix(x.rows, projection_.k_width());
   const MatrixView<float> v = context.scratch.Matrix(x.rows, projection_.v_width());
-  std::vector<ProjectionRows> rows;
+  std::pmr::vector<ProjectionRows> rows(context.pool.memory());
   for (const SequenceRows& s : sequences) {
     rows.push_back({s.first_row, s.num_tokens, s.position, &static_cast<OvqState*>(s.state)->history});
   }
@@ -162,7 +163,7 @@ void OvqMixer::Extend(MatrixView<const float> x, MatrixView<const float> anchor,
   });
 
   const MatrixView<float> attended = context.scratch.Matrix(x.rows, projection_.out_width());
-  ForChunkPieces(sequences, spec_.chunk_len(), [&](absl::Span<const SequenceRows> pieces) {
+  ForChunkPieces(sequences, spec_.chunk_len(), context.pool.memory(), [&](absl::Span<const SequenceRows> pieces) {
     for (const SequenceRows& p : pieces) {
       static_cast<OvqState*>(p.state)->pending.Append(k.Rows(p.first_row, p.num_tokens),
                                                       v.Rows(p.first_row, p.num_tokens));
@@ -175,13 +176,13 @@ void OvqMixer::Extend(MatrixView<const float> x, MatrixView<const float> anchor,
 
 void OvqMixer::Attend(absl::Span<const SequenceRows> pieces, MatrixView<const float> q, MatrixView<float> attended,
                       ExecutionContext& context) const {
-  std::vector<std::vector<KeyValueSegment>> segments(pieces.size() * num_heads());
-  std::vector<AttentionHead> work;
+  std::pmr::vector<std::pmr::vector<KeyValueSegment>> segments(pieces.size() * num_heads(), context.pool.memory());
+  std::pmr::vector<AttentionHead> work(context.pool.memory());
   for (size_t i = 0; i < pieces.size(); ++i) {
     const SequenceRows& p = pieces[i];
     const OvqState& state = *static_cast<const OvqState*>(p.state);
     for (int64_t h = 0; h < num_heads(); ++h) {
-      std::vector<KeyValueSegment>& of_head = segments[i * num_heads() + h];
+      std::pmr::vector<KeyValueSegment>& of_head = segments[i * num_heads() + h];
       of_head.push_back(Readout(state.heads[h]));
       state.pending.AppendSegments(h, &of_head);
       AttentionHead head;
@@ -198,7 +199,7 @@ void OvqMixer::Attend(absl::Span<const SequenceRows> pieces, MatrixView<const fl
 
 void OvqMixer::TakeCompleteChunks(absl::Span<const SequenceRows> pieces, ExecutionContext& context) const {
   const int64_t chunk = spec_.chunk_len();
-  std::vector<OvqState*> states;
+  std::pmr::vector<OvqState*> states(context.pool.memory());
   for (const SequenceRows& p : pieces) {
     if ((p.position + p.num_tokens) % chunk == 0) states.push_back(static_cast<OvqState*>(p.state));
   }
@@ -223,7 +224,8 @@ void OvqMixer::TakeCompleteChunks(absl::Span<const SequenceRows> pieces, Executi
     options.normalize_keys = spec_.normalize_centroids();
     options.normalize_values = spec_.normalize_centroids() && !spec_.delta_rule();
     OvqDictionary dictionary = memory.Reserve(options.num_centroids);
-    UpdateDictionary(keys.Rows(task * chunk, chunk), values.Rows(task * chunk, chunk), options, dictionary);
+    UpdateDictionary(keys.Rows(task * chunk, chunk), values.Rows(task * chunk, chunk), options, dictionary,
+                     context.pool.memory());
     memory.Commit(dictionary);
   });
   for (OvqState* state : states) state->pending.DropBefore(state->pending.end());
@@ -234,12 +236,12 @@ void OvqMixer::SubtractPredictions(absl::Span<OvqState* const> states, MatrixVie
   const Scratch::Scope scope(context.scratch);
   const int64_t chunk = spec_.chunk_len();
   const MatrixView<float> predicted = context.scratch.Matrix(values.rows, values.cols);
-  std::vector<KeyValueSegment> dictionaries;
+  std::pmr::vector<KeyValueSegment> dictionaries(context.pool.memory());
   for (const OvqState* state : states) {
     for (const OvqMemory& memory : state->heads) dictionaries.push_back(Readout(memory));
   }
-  std::vector<AttentionHead> work;
-  std::vector<int64_t> rows;  // where each head's chunk begins
+  std::pmr::vector<AttentionHead> work(context.pool.memory());
+  std::pmr::vector<int64_t> rows(context.pool.memory());  // where each head's chunk begins
   for (size_t task = 0; task < dictionaries.size(); ++task) {
     if (dictionaries[task].count == 0) continue;
     rows.push_back(static_cast<int64_t>(task) * chunk);

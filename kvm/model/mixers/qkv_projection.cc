@@ -1,6 +1,7 @@
 #include "kvm/model/mixers/qkv_projection.h"
 
 #include <algorithm>
+#include <memory_resource>
 
 #include "kvm/kernels/cpu/elementwise.h"
 #include "kvm/kernels/cpu/norms.h"
@@ -132,7 +133,7 @@ void QkvProjection::GatedValueResidual(MatrixView<const float> x, MatrixView<con
 void QkvProjection::Shift(MatrixView<const float> x, absl::Span<const ProjectionRows> sequences,
                           std::vector<float> ShiftHistory::*history, absl::Span<const float> mix, MatrixView<float> out,
                           ExecutionContext& context) const {
-  std::vector<ShiftRows> rows;
+  std::pmr::vector<ShiftRows> rows(context.pool.memory());
   rows.reserve(sequences.size());
   for (const ProjectionRows& s : sequences) {
     // A sequence's first token has itself as the token before.

@@ -1,6 +1,8 @@
 #include "kvm/model/mixers/row_blocks.h"
 
 #include <algorithm>
+#include <memory_resource>
+#include <vector>
 
 #include "kvm/kernels/cpu/token_shift.h"
 
@@ -16,7 +18,7 @@ void ShiftSequences(MatrixView<const float> x, absl::Span<const ShiftRows> seque
     int64_t row, count;
     absl::Span<const float> previous;
   };
-  std::vector<Block> blocks;
+  std::pmr::vector<Block> blocks(pool.memory());
   for (const ShiftRows& s : sequences) {
     for (int64_t begin = 0; begin < s.num_tokens; begin += kRowBlock) {
       const int64_t row = s.first_row + begin;

@@ -1,6 +1,7 @@
 #include "kvm/model/mixers/rwkv7_mixer.h"
 
 #include <algorithm>
+#include <memory_resource>
 #include <utility>
 #include <vector>
 
@@ -138,7 +139,7 @@ void Rwkv7Mixer::Extend(MatrixView<const float> x, MatrixView<const float> ancho
   const MatrixView<float> r = matrix(), w = matrix(), k = matrix(), v = matrix(), a = matrix(), g = matrix(),
                           kappa = matrix(), mixed_rows = matrix(), value_gate = matrix(), mixed = matrix();
 
-  std::vector<ShiftRows> shifts;
+  std::pmr::vector<ShiftRows> shifts(context.pool.memory());
   for (const SequenceRows& s : sequences) {
     shifts.push_back({s.first_row, s.num_tokens, static_cast<Rwkv7State*>(s.state)->shift});
   }
@@ -164,10 +165,10 @@ void Rwkv7Mixer::Extend(MatrixView<const float> x, MatrixView<const float> ancho
     Wkv7Keys(rows(k), rows(a), k_k_, k_a_, head_dim_, rows(kappa));
   });
 
-  std::vector<Wkv7Head> stepped, chunked;
+  std::pmr::vector<Wkv7Head> stepped(context.pool.memory()), chunked(context.pool.memory());
   for (const SequenceRows& s : sequences) {
     Rwkv7State& state = *static_cast<Rwkv7State*>(s.state);
-    std::vector<Wkv7Head>& heads = chunked_ && s.num_tokens >= kMinChunkedTokens ? chunked : stepped;
+    std::pmr::vector<Wkv7Head>& heads = chunked_ && s.num_tokens >= kMinChunkedTokens ? chunked : stepped;
     for (int64_t h = 0; h < num_heads_; ++h) {
       const auto head = [&](MatrixView<float> m) {
         return m.Rows(s.first_row, s.num_tokens).Cols(h * head_dim_, head_dim_);
@@ -194,7 +195,7 @@ void Rwkv7Mixer::AnchorValues(MatrixView<const float> x0, absl::Span<const Ancho
   if (!token_shift_) return MatMul(x0, value_, out, context.pool);
   const Scratch::Scope scope(context.scratch);
   const MatrixView<float> shifted = context.scratch.Matrix(x0.rows, width_);
-  std::vector<ShiftRows> shifts;
+  std::pmr::vector<ShiftRows> shifts(context.pool.memory());
   for (const AnchorRows& s : sequences) shifts.push_back({s.first_row, s.num_tokens, *s.shift});
   ShiftSequences(x0, shifts, x_v_, shifted, context.pool);
   for (const AnchorRows& s : sequences) {

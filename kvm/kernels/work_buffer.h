@@ -1,0 +1,37 @@
+#ifndef KVM_KERNELS_WORK_BUFFER_H_
+#define KVM_KERNELS_WORK_BUFFER_H_
+
+#include <algorithm>
+#include <cstdint>
+#include <memory_resource>
+
+#include "kvm/kernels/aligned_buffer.h"
+
+namespace kvm {
+
+// Floats of a kernel's own, zero at first, that start on a cache line; from memory that is kept for the next call
+// (ThreadPool::memory).
+class WorkBuffer {
+ public:
+  // `memory` outlives the buffer.
+  WorkBuffer(int64_t size, std::pmr::memory_resource* memory)
+      : memory_(memory),
+        bytes_((static_cast<size_t>(size) * sizeof(float) + kCacheLineBytes - 1) / kCacheLineBytes * kCacheLineBytes),
+        data_(static_cast<float*>(memory->allocate(bytes_, kCacheLineBytes))) {
+    std::fill_n(data_, size, 0.0f);
+  }
+  ~WorkBuffer() { memory_->deallocate(data_, bytes_, kCacheLineBytes); }
+  WorkBuffer(const WorkBuffer&) = delete;
+  WorkBuffer& operator=(const WorkBuffer&) = delete;
+
+  float* data() const { return data_; }
+
+ private:
+  std::pmr::memory_resource* memory_;
+  size_t bytes_;
+  float* data_;
+};
+
+}  // namespace kvm
+
+#endif  // KVM_KERNELS_WORK_BUFFER_H_

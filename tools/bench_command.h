@@ -1,0 +1,13 @@
+#ifndef KVM_TOOLS_BENCH_COMMAND_H_
+#define KVM_TOOLS_BENCH_COMMAND_H_
+
+#include "tools/command.h"
+
+namespace kvm {
+
+// `kvm bench`: measured rates beside this machine's measured ceilings.
+Command BenchCommand();
+
+}  // namespace kvm
+
+#endif  // KVM_TOOLS_BENCH_COMMAND_H_

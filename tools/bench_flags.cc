@@ -1,0 +1,218 @@
+#include "tools/bench_flags.h"
+
+#include <algorithm>
+#include <iterator>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "kvm/kernels/thread_pool.h"
+#include "kvm/model/state_size.h"
+#include "kvm/status_macros.h"
+#include "tools/format.h"
+#include "tools/machine.h"
+
+namespace kvm {
+namespace {
+
+constexpr int64_t kMaxThreads = 1024;
+constexpr int64_t kMaxTokens = int64_t{1} << 30;
+constexpr int64_t kMaxCount = 1 << 20;
+
+constexpr const char* kTopics[] = {"operators", "prefill", "decode", "state"};
+
+void SortUnique(std::vector<int64_t>* values) {
+  std::sort(values->begin(), values->end());
+  values->erase(std::unique(values->begin(), values->end()), values->end());
+}
+
+// Each sequence has a fork at times.
+absl::Status CheckStatesFit(const BenchModels& models, int64_t tokens) {
+  double bytes = 0;
+  for (const BenchModel& m : models.models) {
+    bytes += 2 * static_cast<double>(SequenceStateSize(m.model->spec(), m.state, tokens).bytes);
+  }
+  return CheckFitsInMemory(absl::StrCat("states of ", FormatCount(tokens), " tokens"), bytes,
+                           "choose smaller contexts or a smaller stack");
+}
+
+void Append(std::string name, LoadedModel loaded, BenchModels* models) {
+  models->models.push_back({std::move(name), loaded.model.get(), loaded.options.state});
+  models->owned.push_back(std::move(loaded.model));
+}
+
+absl::StatusOr<LoadedModel> MakeModel(const FlagSet& flags, const ModelFlags& values, const StackSpec& spec,
+                                      ExecutionContext& context, Console& console) {
+  LoadedModel loaded;
+  ASSIGN_OR_RETURN(loaded.options, ResolveModelOptions(flags, values));
+  RETURN_IF_ERROR(CheckStateFits(spec, loaded.options.state));
+  ASSIGN_OR_RETURN(const std::unique_ptr<WeightSource> weights,
+                   DrawRandomWeights(spec, static_cast<uint64_t>(values.seed), context.pool, console));
+  ASSIGN_OR_RETURN(loaded.model, LanguageModel::Create(spec, *weights, loaded.options));
+  return loaded;
+}
+
+// "K, 12 layers of width 768, budget sqrt:16".
+std::string NameOfStack(const StackFlags& stack) {
+  if (!stack.spec.empty()) return stack.spec;
+  std::string name = absl::StrCat(stack.pattern, ", ", FormatCounted(stack.layers, "layer"), " of width ", stack.width);
+  if (absl::StrContains(stack.pattern, 'K')) absl::StrAppend(&name, ", budget ", stack.budget);
+  return name;
+}
+
+}  // namespace
+
+BenchFlags::BenchFlags()
+    : threads({1, NumPhysicalCores()}),
+      rows(OperatorSizes().rows),
+      piece(ContextBenchOptions().piece_tokens),
+      decode_tokens(ContextBenchOptions().decode_tokens) {}
+
+bool BenchFlags::Asks(const std::string& topic) const {
+  return std::find(topics.begin(), topics.end(), topic) != topics.end();
+}
+
+void DefineBenchFlags(FlagSet& flags, BenchFlags* values) {
+  flags.Positionals(&values->topics);
+  flags.Int64s("threads", &values->threads, 1, kMaxThreads, "numbers of threads to compare; state takes the largest");
+  flags.ReadFromEnvironment("threads", "KVM_THREADS");
+  flags.Int64s("contexts", &values->contexts, 1, kMaxTokens, "prefill, decode: tokens to measure at");
+  flags.Int64("tokens", &values->tokens, 1, kMaxTokens, "state: tokens to read");
+  flags.Int64("rounds", &values->rounds, 1, kMaxCount, "times that everything is measured");
+  flags.Int64("decode-tokens", &values->decode_tokens, 1, kMaxCount, "single tokens of a round");
+  flags.Int64("piece", &values->piece, 1, kMaxCount, "tokens of one call while a prompt is read");
+  flags.Int64("rows", &values->rows, 1, kMaxCount, "operators: KVM rows that a chunk is routed into");
+  flags.Int64("memory-mib", &values->memory_mib, 1, kMaxCount,
+              "MiB that bandwidth is measured over; far more than the caches");
+  flags.Bool("json", &values->json, "print everything as JSON");
+  DefineSourceFlags(flags, &values->model);
+  DefineComputeFlags(flags, &values->model);
+  DefineStackFlags(flags, &values->stack);
+}
+
+absl::Status CheckBenchFlags(const FlagSet& flags, BenchFlags* values) {
+  for (const std::string& topic : values->topics) {
+    if (std::find(std::begin(kTopics), std::end(kTopics), topic) == std::end(kTopics)) {
+      return flags.Wrong(
+          absl::StrCat("'", topic, "' cannot be measured; expected operators, prefill, decode or state"));
+    }
+  }
+  if (values->topics.empty()) values->topics = {"operators", "prefill", "decode"};
+  SortUnique(&values->threads);
+  SortUnique(&values->contexts);
+  if (values->threads.empty()) return flags.Wrong("--threads: expected a number at least");
+  if (values->contexts.empty()) return flags.Wrong("--contexts: expected a number at least");
+  RETURN_IF_ERROR(CheckFitsInMemory("buffers of that many --memory-mib",
+                                    static_cast<double>(values->memory_mib) * (1 << 20), "choose fewer"));
+  if (values->model.model.empty()) return absl::OkStatus();
+  for (const char* name : {"spec", "pattern"}) {
+    if (flags.IsSet(name)) return flags.Wrong(absl::StrCat("--", name, " and --model exclude each other"));
+  }
+  // Operators take their sizes from them.
+  if (values->Asks("operators")) return absl::OkStatus();
+  RETURN_IF_ERROR(CheckNoBackboneFlags(flags, "goes without --model, which brings its stack"));
+  return CheckNoMixerFlags(flags, "goes without --model, which brings its stack");
+}
+
+absl::StatusOr<OperatorBenchOptions> ResolveOperatorBench(const FlagSet& flags, const BenchFlags& values) {
+  const StackFlags& stack = values.stack;
+  if (stack.width % stack.heads != 0) {
+    return flags.Wrong(absl::StrCat("--width=", stack.width, " is no multiple of --heads=", stack.heads));
+  }
+  OperatorBenchOptions options;
+  options.sizes.width = stack.width;
+  options.sizes.mlp_width =
+      std::max<int64_t>(1, static_cast<int64_t>(stack.mlp_expansion * static_cast<double>(stack.width)) / 32 * 32);
+  options.sizes.vocab = stack.vocab;
+  options.sizes.heads = stack.heads;
+  options.sizes.chunk = stack.chunk;
+  options.sizes.rows = values.rows;
+  options.sizes.centroids = stack.centroids;
+  options.sizes.ovq_chunk = stack.ovq_chunk;
+  options.rounds = static_cast<int>(values.rounds);
+  options.memory_bytes = values.memory_mib << 20;
+  // Packed copies of the matrices, and all that the chunks of the cases hold.
+  constexpr double kMatrices = 16;
+  RETURN_IF_ERROR(CheckFitsInMemory(
+      "matrices of these sizes",
+      sizeof(float) * (kMatrices * static_cast<double>(stack.width) * static_cast<double>(options.sizes.mlp_width) +
+                       static_cast<double>(stack.width) * static_cast<double>(stack.vocab)),
+      "choose a smaller --width, --mlp-expansion or --vocab"));
+  return options;
+}
+
+ContextBenchOptions ResolveContextBench(const BenchFlags& values) {
+  ContextBenchOptions options;
+  options.contexts = values.contexts;
+  options.piece_tokens = values.piece;
+  options.rounds = static_cast<int>(values.rounds);
+  options.decode_tokens = values.decode_tokens;
+  options.seed = static_cast<uint64_t>(values.model.seed);
+  return options;
+}
+
+ContextBenchOptions ResolveStateBench(const BenchFlags& values) {
+  constexpr int64_t kFirst = 8192;
+  ContextBenchOptions options = ResolveContextBench(values);
+  options.contexts.clear();
+  for (int64_t next = std::min(kFirst, (values.tokens + 7) / 8); next < values.tokens; next *= 2) {
+    options.contexts.push_back(next);
+  }
+  options.contexts.push_back(values.tokens);
+  return options;
+}
+
+int64_t BenchModels::WeightByteSize() const {
+  int64_t bytes = 0;
+  for (const auto& model : owned) bytes += model->WeightByteSize();
+  return bytes;
+}
+
+absl::StatusOr<BenchModels> LoadContextModels(const FlagSet& flags, const BenchFlags& values, int64_t tokens,
+                                              ExecutionContext& context, Console& console) {
+  BenchModels models;
+  for (const absl::string_view weights : absl::StrSplit(values.model.weights, ',')) {
+    ModelFlags of_model = values.model;
+    of_model.weights = std::string(weights);
+    const std::string suffix = absl::StrCat("; weights ", weights, ", state ", of_model.state);
+    if (!of_model.model.empty()) {
+      ASSIGN_OR_RETURN(LoadedModel loaded, LoadModel(flags, of_model, context, console));
+      Append(of_model.model + suffix, std::move(loaded), &models);
+      continue;
+    }
+    StackFlags stack = values.stack;
+    if (stack.spec.empty() && stack.pattern.empty()) stack.pattern = "K";
+    ASSIGN_OR_RETURN(const StackSpec spec, ResolveStack(flags, stack));
+    ASSIGN_OR_RETURN(LoadedModel loaded, MakeModel(flags, of_model, spec, context, console));
+    Append(NameOfStack(stack) + suffix, std::move(loaded), &models);
+  }
+  RETURN_IF_ERROR(CheckStatesFit(models, tokens));
+  return models;
+}
+
+absl::StatusOr<BenchModels> LoadStateModels(const FlagSet& flags, const BenchFlags& values, ExecutionContext& context,
+                                            Console& console) {
+  BenchFlags small = values;
+  const int64_t period = std::max<int64_t>(1, static_cast<int64_t>(small.stack.pattern.size()));
+  if (!flags.IsSet("layers")) small.stack.layers = (4 + period - 1) / period * period;
+  if (!flags.IsSet("width")) small.stack.width = 512;
+  if (!flags.IsSet("heads")) small.stack.heads = 4;
+  if (!flags.IsSet("vocab")) small.stack.vocab = 4096;
+  if (!values.model.model.empty() || !values.stack.spec.empty() || flags.IsSet("budget")) {
+    return LoadContextModels(flags, small, values.tokens, context, console);
+  }
+  BenchModels models;
+  for (const char* budget : {"fixed:256", "sqrt:16"}) {
+    small.stack.budget = budget;
+    ASSIGN_OR_RETURN(BenchModels more, LoadContextModels(flags, small, values.tokens, context, console));
+    for (size_t i = 0; i < more.models.size(); ++i) {
+      models.models.push_back(std::move(more.models[i]));
+      models.owned.push_back(std::move(more.owned[i]));
+    }
+  }
+  RETURN_IF_ERROR(CheckStatesFit(models, values.tokens));
+  return models;
+}
+
+}  // namespace kvm

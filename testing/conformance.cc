@@ -209,18 +209,19 @@ void ExpectPredictedStateSize(const ConformanceSubject& subject) {
   ExecutionContext context(2);
   const StackSpec& spec = subject.stack.spec;
   const DType state = subject.options.state;
+  const bool provenance = subject.options.provenance;
   const bool is_bound = SizeIsUpperBound(spec);
   const std::vector<int32_t> tokens = Tokens(subject, subject.stack.num_tokens, 8);
   SequenceState sequence = subject.model->NewSequence();
   for (int64_t position = 0;; ++position) {
     const std::string at = absl::StrCat("position ", position);
-    const StateSize predicted = SequenceStateSize(spec, state, position);
+    const StateSize predicted = SequenceStateSize(spec, state, position, provenance);
     ExpectSize(sequence.ByteSize(), predicted.bytes, is_bound, at);
     int64_t most_rows = 0;
     for (int i = 0; i < spec.layers_size(); ++i) {
       const MixerState& mixer = *sequence.layer(i).mixer;
       const MixerSpec& mixer_spec = spec.mixers(MixerIndex(spec, i));
-      const StateSize size = MixerStateSize(mixer_spec, spec.width(), state, position);
+      const StateSize size = MixerStateSize(mixer_spec, spec.width(), state, position, provenance);
       const std::string of_layer = absl::StrCat("layer ", i, ", ", at);
       ExpectSize(mixer.NumRows(), size.rows, IsUpperBound(mixer_spec), of_layer);
       ExpectSize(mixer.ByteSize(), size.bytes, IsUpperBound(mixer_spec), of_layer);

@@ -28,6 +28,12 @@ ModelOptions Options(DType state, bool chunked_recurrences) {
   return options;
 }
 
+ModelOptions WithProvenance() {
+  ModelOptions options;
+  options.provenance = true;
+  return options;
+}
+
 class ConformanceTest : public ::testing::TestWithParam<Parameters> {
  protected:
   ConformanceSubject subject_{std::get<0>(GetParam()), Options(std::get<1>(GetParam()), false)};
@@ -50,11 +56,27 @@ INSTANTIATE_TEST_SUITE_P(All, ConformanceTest,
                                             ::testing::Values(DType::kF32, DType::kBF16, DType::kI8)),
                          CaseName);
 
+// States with the record of rows keep all promises.
+class ProvenanceConformanceTest : public ::testing::TestWithParam<TestStack> {
+ protected:
+  ConformanceSubject subject_{GetParam(), WithProvenance()};
+};
+
+TEST_P(ProvenanceConformanceTest, ForksAreIndependent) { ExpectForksAreIndependent(subject_); }
+TEST_P(ProvenanceConformanceTest, PredictedStateSize) { ExpectPredictedStateSize(subject_); }
+TEST_P(ProvenanceConformanceTest, RestoredStatesGoOn) { ExpectRestoredStatesGoOn(subject_); }
+TEST_P(ProvenanceConformanceTest, BadFieldsAreRefused) { ExpectBadFieldsAreRefused(subject_); }
+
+INSTANTIATE_TEST_SUITE_P(All, ProvenanceConformanceTest, ::testing::ValuesIn(TestStacks()),
+                         [](const auto& info) { return info.param.name; });
+
 TEST(ForeignStatesTest, AreRefused) {
   std::vector<ConformanceSubject> subjects;
   for (const TestStack& stack : TestStacks()) subjects.emplace_back(stack, Options(DType::kF32, false));
   // One that differs in the dtype of its state alone.
   subjects.emplace_back(TestStacks().front(), Options(DType::kBF16, false));
+  // And one in its record of rows.
+  subjects.emplace_back(TestStacks().front(), WithProvenance());
   ExpectForeignStatesAreRefused(subjects);
 }
 

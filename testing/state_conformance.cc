@@ -147,7 +147,8 @@ void ExpectRestoredStatesGoOn(const ConformanceSubject& subject) {
     const std::string at = absl::StrCat("position ", position);
     const StateFields fields = FieldsOf(original);
     ASSERT_EQ(fields.ByteSize(), original.ByteSize()) << at;
-    const int64_t predicted = SequenceStateSize(subject.stack.spec, subject.options.state, position).bytes;
+    const int64_t predicted =
+        SequenceStateSize(subject.stack.spec, subject.options.state, position, subject.options.provenance).bytes;
     if (is_bound) {
       ASSERT_LE(fields.ByteSize(), predicted) << at;
     } else {

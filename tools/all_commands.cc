@@ -7,13 +7,14 @@
 #include "tools/generate_command.h"
 #include "tools/inspect_command.h"
 #include "tools/logits_command.h"
+#include "tools/session_command.h"
 #include "tools/tokenize_command.h"
 
 namespace kvm {
 
 std::vector<Command> AllCommands() {
   return {DemoCommand(),       BuildCommand(),  InspectCommand(),  ConvertCommand(), TokenizeCommand(),
-          DetokenizeCommand(), LogitsCommand(), GenerateCommand(), BenchCommand()};
+          DetokenizeCommand(), LogitsCommand(), GenerateCommand(), SessionCommand(), BenchCommand()};
 }
 
 }  // namespace kvm

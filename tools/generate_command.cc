@@ -1,16 +1,16 @@
 #include "tools/generate_command.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cstdint>
 #include <limits>
-#include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "absl/strings/str_cat.h"
-#include "kvm/io/open_tokenizer.h"
+#include "absl/types/span.h"
 #include "kvm/io/tokenizer.h"
 #include "kvm/model/generator.h"
 #include "kvm/state/session.h"
@@ -19,9 +19,12 @@
 #include "tools/flag_set.h"
 #include "tools/format.h"
 #include "tools/model_flags.h"
+#include "tools/output_paths.h"
 #include "tools/progress.h"
+#include "tools/prompt_flags.h"
 #include "tools/stop_filter.h"
-#include "tools/text_input.h"
+#include "tools/store_flags.h"
+#include "tools/working_session.h"
 
 namespace kvm {
 namespace {
@@ -30,10 +33,8 @@ constexpr double kHuge = std::numeric_limits<double>::max();
 
 struct GenerateFlags {
   ModelFlags model;
-  std::string tokenizer;
-  std::string prompt;
-  std::string prompt_file;
-  std::vector<int64_t> prompt_ids;
+  PromptFlags prompt;
+  SessionFlags session;
   std::vector<std::string> stops;
   SamplerOptions sampler;
   GeneratorOptions options;
@@ -41,12 +42,10 @@ struct GenerateFlags {
 
 void DefineFlags(FlagSet& flags, GenerateFlags* values) {
   DefineModelFlags(flags, &values->model);
+  DefineProvenanceFlag(flags, &values->model);
   SamplerOptions& sampler = values->sampler;
-  flags.String("tokenizer", &values->tokenizer, "FILE", "the tokenizer, where the model folder has none");
-  flags.Text("prompt", &values->prompt, "the text to continue");
-  flags.String("prompt-file", &values->prompt_file, "FILE", "a file with it; - is standard input");
-  flags.Int64s("prompt-ids", &values->prompt_ids, 0, std::numeric_limits<int32_t>::max(),
-               "the prompt as token ids; ids are printed, too, and no tokenizer is needed");
+  DefinePromptFlags(flags, &values->prompt);
+  DefineSessionFlags(flags, &values->session);
   flags.Int64("max-tokens", &values->options.max_tokens, 0, std::numeric_limits<int64_t>::max(), "tokens to generate");
   flags.Double("temperature", &sampler.temperature, 0, kHuge, "0 always takes the most likely token");
   flags.Int64("top-k", &sampler.top_k, 0, std::numeric_limits<int64_t>::max(), "keep the k most likely; 0 keeps all");
@@ -62,47 +61,40 @@ void DefineFlags(FlagSet& flags, GenerateFlags* values) {
 // Reads and checks the command line.
 absl::Status ParseFlags(absl::Span<const std::string> args, FlagSet& flags, GenerateFlags* values) {
   RETURN_IF_ERROR(flags.Parse(args));
-  const int prompts = flags.IsSet("prompt") + flags.IsSet("prompt-file") + flags.IsSet("prompt-ids");
-  if (prompts != 1) return flags.Wrong("give one of --prompt, --prompt-file and --prompt-ids");
+  RETURN_IF_ERROR(CheckPromptFlags(flags));
+  RETURN_IF_ERROR(CheckStoreFlags(flags, values->session.store));
+  if (!HasPrompt(flags) && values->session.session.empty()) {
+    return flags.Wrong("give one of --prompt, --prompt-file and --prompt-ids, or a --session to go on with");
+  }
   if (flags.IsSet("prompt-ids") && !values->stops.empty()) {
     return flags.Wrong("--stop needs text, and --prompt-ids prints ids");
   }
+  const std::string& save = values->session.save_session;
+  if (values->session.store.folder.empty() && !save.empty() && flags.IsSet("prompt-file") &&
+      IsSameFile(save, values->prompt.prompt_file)) {
+    return flags.Wrong("--save-session and --prompt-file are the same file; expected different ones");
+  }
   values->sampler.seed = static_cast<uint64_t>(values->model.seed);
-  values->options.sampler = values->sampler;
   return absl::OkStatus();
 }
 
-// The tokenizer, from the flag or the model's folder.
-absl::StatusOr<std::unique_ptr<Tokenizer>> FindTokenizer(const GenerateFlags& values, const LoadedModel& loaded) {
-  const std::string& path = values.tokenizer.empty() ? loaded.tokenizer_path : values.tokenizer;
-  if (path.empty()) {
-    return absl::NotFoundError(absl::StrCat(values.model.model,
-                                            ": no tokenizer in this model; name one with --tokenizer=FILE or give "
-                                            "the prompt as --prompt-ids"));
-  }
-  return OpenTokenizer(path);
-}
-
-absl::StatusOr<std::vector<int32_t>> EncodePrompt(const FlagSet& flags, const GenerateFlags& values,
-                                                  const Tokenizer& tokenizer, int64_t vocab_size, Console& console) {
-  std::string text = values.prompt;
-  std::string source = "--prompt";
-  if (flags.IsSet("prompt-file")) {
-    source = values.prompt_file == "-" ? "standard input" : values.prompt_file;
-    ASSIGN_OR_RETURN(text, ReadTextInput(values.prompt_file, console));
-  }
-  if (text.empty())
-    return absl::InvalidArgumentError(absl::StrCat(source, ": the prompt is empty; expected some text"));
-  absl::StatusOr<std::vector<int32_t>> ids = tokenizer.Encode(text);
-  if (!ids.ok()) return absl::Status(ids.status().code(), absl::StrCat(source, ": ", ids.status().message()));
-  for (const int32_t id : *ids) {
-    if (id >= vocab_size) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          source, ": the tokenizer has ", tokenizer.vocab_size(), " tokens and gives id ", id,
-          ", the model's vocabulary has ", vocab_size, "; expected the tokenizer that the model was made with"));
-    }
-  }
-  return ids;
+// How to draw: as the flags say, the rest as the session did. Nothing when that is what the session did anyway: then it
+// goes on where it stood.
+std::optional<SamplerOptions> ChooseSampler(const FlagSet& flags, const SamplerOptions& given, const Session& session) {
+  if (!session.sampler.has_value()) return given;
+  const SamplerOptions& before = session.sampler->options;
+  SamplerOptions now = before;
+  if (flags.IsSet("temperature")) now.temperature = given.temperature;
+  if (flags.IsSet("top-k")) now.top_k = given.top_k;
+  if (flags.IsSet("top-p")) now.top_p = given.top_p;
+  if (flags.IsSet("min-p")) now.min_p = given.min_p;
+  if (flags.IsSet("repetition-penalty")) now.repetition_penalty = given.repetition_penalty;
+  if (flags.IsSet("seed")) now.seed = given.seed;
+  const bool is_same = now.temperature == before.temperature && now.top_k == before.top_k &&
+                       now.top_p == before.top_p && now.min_p == before.min_p &&
+                       now.repetition_penalty == before.repetition_penalty && now.seed == before.seed;
+  if (is_same) return std::nullopt;
+  return now;
 }
 
 // Prints tokens as they come.
@@ -123,6 +115,8 @@ class TokenPrinter {
     return !filter_.stopped() && console_.out && !console_.interrupted();
   }
 
+  bool any() const { return any_; }
+
   void Finish() {
     if (tokenizer_ != nullptr) console_.out << filter_.Add(decoder_.Finish()) << filter_.Finish();
     console_.out << std::endl;
@@ -136,53 +130,86 @@ class TokenPrinter {
   bool any_ = false;
 };
 
-void PrintSummary(const GeneratorStats& stats, const SequenceState& sequence, Console& console) {
+using Clock = std::chrono::steady_clock;
+
+void PrintSummary(const GeneratorStats& stats, double seconds_to_first, WorkingSession& working, Console& console) {
   const auto rate = [](int64_t tokens, double seconds) {
-    return seconds > 0 ? FormatRate(static_cast<double>(tokens) / seconds) : std::string("-");
+    return tokens > 0 && seconds > 0 ? FormatRate(static_cast<double>(tokens) / seconds) : std::string("-");
   };
-  console.err << "prompt: " << FormatCount(stats.prompt_tokens) << " tokens, "
-              << rate(stats.prompt_tokens, stats.prompt_seconds)
-              << " tokens/s; generated: " << FormatCount(stats.generated_tokens) << " tokens, "
+  if (working.continued > 0) console.err << "session: " << FormatCount(working.continued) << " tokens; ";
+  console.err << "prompt: " << FormatCount(working.reused + stats.prompt_tokens) << " tokens, ";
+  if (working.reuses) console.err << FormatCount(working.reused) << " of them reused, ";
+  console.err << rate(stats.prompt_tokens, stats.prompt_seconds) << " tokens/s; ";
+  if (stats.generated_tokens > 0) console.err << "first token after " << FormatSeconds(seconds_to_first) << "; ";
+  const SequenceState& sequence = working.session().state;
+  console.err << "generated: " << FormatCount(stats.generated_tokens) << " tokens, "
               << rate(stats.generated_tokens, stats.generation_seconds)
               << " tokens/s; state: " << FormatBytes(sequence.ByteSize()) << " for " << FormatCount(sequence.position())
               << " tokens" << std::endl;
 }
 
+// Takes the prompt in and prints what follows.
+absl::Status GenerateAndSave(const FlagSet& flags, GenerateFlags& values, const LoadedModel& loaded,
+                             const Prompt& prompt, ExecutionContext& context, Console& console) {
+  if (prompt.tokenizer != nullptr) {
+    values.options.num_drawable = std::min<int64_t>(prompt.tokenizer->vocab_size(), loaded.model->vocab_size());
+    values.options.end_token = prompt.tokenizer->end_of_text();
+  }
+  const Clock::time_point start = Clock::now();
+  double seconds_to_first = 0;
+  ASSIGN_OR_RETURN(WorkingSession working, OpenWorkingSession(values.session, loaded, prompt.tokens, console));
+  values.options.sampler = ChooseSampler(flags, values.sampler, working.session());
+  absl::Status offered;
+  const auto offer = [&] {
+    if (working.lease.has_value()) offered.Update(OfferAtBoundary(values.session.store, *working.lease));
+  };
+  const absl::Span<const int32_t> rest = absl::MakeConstSpan(prompt.tokens).subspan(working.reused);
+  Progress progress(console, "prompt", "tokens", static_cast<int64_t>(rest.size()));
+  values.options.on_prompt = [&](int64_t done) {
+    progress.Update(done);
+    offer();
+    return !console.interrupted();
+  };
+  TokenPrinter printer(prompt.tokenizer.get(), values.stops, console);
+  const auto on_token = [&](int32_t token) {
+    if (printer.any()) {
+      offer();  // what the prompt ended with was offered already
+    } else {
+      seconds_to_first = std::chrono::duration<double>(Clock::now() - start).count();
+    }
+    return printer.Print(token);
+  };
+  const absl::StatusOr<GeneratorStats> stats =
+      Generate(*loaded.model, working.session(), rest, values.options, context, on_token);
+  if (stats.ok() || printer.any()) printer.Finish();
+  // A session is worth keeping when it has all of the prompt.
+  if (stats.ok()) RETURN_IF_ERROR(SaveWorkingSession(values.session, loaded, working, console));
+  if (console.interrupted()) return Interrupted();
+  RETURN_IF_ERROR(stats.status());
+  if (working.store != nullptr) offered.Update(working.store->SaveSnapshots());
+  if (!offered.ok()) console.err << "note: not all snapshots are kept: " << offered.message() << std::endl;
+  PrintSummary(*stats, seconds_to_first, working, console);
+  return absl::OkStatus();
+}
+
 absl::Status RunGenerate(absl::Span<const std::string> args, Console& console) {
-  FlagSet flags("generate", "--model=DIR (--prompt=TEXT | --prompt-file=FILE | --prompt-ids=N,N,...)",
-                "Continues a prompt and prints the text as it comes. The same seed gives the same text. Rates and the\n"
-                "size of the state go to standard error at the end.");
+  FlagSet flags("generate",
+                "--model=DIR (--prompt=TEXT | --prompt-file=FILE | --prompt-ids=N,N,... | --session=NAME|FILE)",
+                "Continues a prompt, a session or a session and a prompt, and prints the text as it comes. The same\n"
+                "seed gives the same text. A session goes on as if it had never been interrupted unless sampling\n"
+                "flags say otherwise. Rates and the size of the state go to standard error at the end.");
   GenerateFlags values;
   DefineFlags(flags, &values);
   RETURN_IF_ERROR(ParseFlags(args, flags, &values));
 
   ExecutionContext context(static_cast<int>(values.model.threads));
-  ASSIGN_OR_RETURN(const LoadedModel loaded, LoadModel(flags, values.model, context, console));
-  const LanguageModel& model = *loaded.model;
-  std::unique_ptr<Tokenizer> tokenizer;
-  std::vector<int32_t> prompt(values.prompt_ids.begin(), values.prompt_ids.end());
-  if (!flags.IsSet("prompt-ids")) {
-    ASSIGN_OR_RETURN(tokenizer, FindTokenizer(values, loaded));
-    ASSIGN_OR_RETURN(prompt, EncodePrompt(flags, values, *tokenizer, model.vocab_size(), console));
-    values.options.num_drawable = std::min<int64_t>(tokenizer->vocab_size(), model.vocab_size());
-    values.options.end_token = tokenizer->end_of_text();
+  ASSIGN_OR_RETURN(const LoadedModel loaded,
+                   LoadModel(flags, values.model, context, console, /*identify=*/values.session.any()));
+  ASSIGN_OR_RETURN(const Prompt prompt, ReadPrompt(flags, values.prompt, values.model, loaded, console));
+  if (prompt.tokenizer == nullptr && !values.stops.empty()) {
+    return flags.Wrong("--stop needs text, and without a tokenizer ids are printed");
   }
-
-  Progress progress(console, "prompt", "tokens", static_cast<int64_t>(prompt.size()));
-  values.options.on_prompt = [&](int64_t done) {
-    progress.Update(done);
-    return !console.interrupted();
-  };
-  TokenPrinter printer(tokenizer.get(), values.stops, console);
-  Session session;
-  session.state = model.NewSequence();
-  const absl::StatusOr<GeneratorStats> stats =
-      Generate(model, session, prompt, values.options, context, [&](int32_t token) { return printer.Print(token); });
-  if (session.state.position() >= static_cast<int64_t>(prompt.size())) printer.Finish();
-  if (console.interrupted()) return Interrupted();
-  RETURN_IF_ERROR(stats.status());
-  PrintSummary(*stats, session.state, console);
-  return absl::OkStatus();
+  return GenerateAndSave(flags, values, loaded, prompt, context, console);
 }
 
 }  // namespace

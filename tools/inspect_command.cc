@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
@@ -28,6 +29,7 @@
 #include "nlohmann/json.hpp"
 #include "tools/flag_set.h"
 #include "tools/format.h"
+#include "tools/inspect_snapshot.h"
 #include "tools/machine.h"
 #include "tools/model_flags.h"
 #include "tools/stack_report.h"
@@ -60,12 +62,14 @@ struct Inspected {
   std::optional<uint64_t> fingerprint;  // of a packed model
 };
 
-bool IsTorchFile(const std::string& path) {
+FileKind KindOf(const std::string& path) {
   const absl::StatusOr<MappedFile> file = MappedFile::Open(path);
-  if (!file.ok()) return false;
+  if (!file.ok()) return FileKind::kUnknown;
   const absl::Span<const uint8_t> start = file->bytes().subspan(0, kFileKindBytes);
-  return DetectFileKind({reinterpret_cast<const char*>(start.data()), start.size()}) == FileKind::kZip;
+  return DetectFileKind({reinterpret_cast<const char*>(start.data()), start.size()});
 }
+
+bool IsTorchFile(const std::string& path) { return KindOf(path) == FileKind::kZip; }
 
 absl::StatusOr<Inspected> InspectModel(const std::string& path, Console& console) {
   ASSIGN_OR_RETURN(OpenedModel opened, OpenModelWithNotes(path, console));
@@ -213,21 +217,38 @@ void PrintJson(const InspectFlags& values, const Inspected& inspected, const std
 }
 
 absl::Status RunInspect(absl::Span<const std::string> args, Console& console) {
-  FlagSet flags("inspect", "PATH [--tensors] [--check] [--json]",
+  FlagSet flags("inspect", "PATH [--tensors] [--check] [--json] [--map=F.svg]",
                 "Shows what a model folder, a Hugging Face folder, a packed model (.kvm), a PyTorch .pth, a "
-                ".safetensors file or a\n"
-                "stack's .textproto holds.");
+                ".safetensors file, a\n"
+                "stack's .textproto or a snapshot of a session holds.");
   InspectFlags values;
   std::vector<std::string> positionals;
   flags.Positionals(&positionals);
   flags.Bool("tensors", &values.tensors, "list every tensor");
-  flags.Bool("check", &values.check, "read every byte; numbers that are NaN or infinite are an error");
+  flags.Bool("check", &values.check,
+             "read every byte; numbers of models that are NaN or infinite, and wrong checksums, are an error");
   flags.Choice("state", &values.state, StateNames(), "of the states whose sizes are shown");
   flags.Bool("json", &values.json, "print as JSON");
+  InspectSnapshotOptions of_snapshot;
+  int64_t layer = 0;
+  flags.String("map", &of_snapshot.map, "FILE",
+               "of a snapshot made with --provenance, draw which row each token went to (.svg), or list it (.csv)");
+  flags.Int64("layer", &layer, 0, std::numeric_limits<int32_t>::max(), "whose map; by default the first with rows");
+  flags.Int64("head", &of_snapshot.head, 0, std::numeric_limits<int32_t>::max(), "the key/value head whose map it is");
   RETURN_IF_ERROR(flags.Parse(args));
   if (positionals.size() != 1)
-    return flags.Wrong("expected one PATH: a model folder, .kvm, .pth, .safetensors or .textproto");
+    return flags.Wrong("expected one PATH: a model folder, .kvm, .pth, .safetensors, .textproto or a snapshot");
   values.path = positionals[0];
+  if (KindOf(values.path) == FileKind::kSnapshot) {
+    of_snapshot.tensors = values.tensors;
+    of_snapshot.check = values.check;
+    of_snapshot.json = values.json;
+    if (flags.IsSet("layer")) of_snapshot.layer = layer;
+    return InspectSnapshot(values.path, of_snapshot, console);
+  }
+  if (!of_snapshot.map.empty()) {
+    return absl::InvalidArgumentError(absl::StrCat(values.path, ": --map is for snapshots of sessions; this is none"));
+  }
 
   ASSIGN_OR_RETURN(const Inspected inspected, Open(values.path, console));
   std::vector<BrokenTensor> broken;
@@ -250,6 +271,8 @@ absl::Status RunInspect(absl::Span<const std::string> args, Console& console) {
 
 }  // namespace
 
-Command InspectCommand() { return {"inspect", "shows what a model, a tensor file or a stack holds", RunInspect}; }
+Command InspectCommand() {
+  return {"inspect", "shows what a model, a tensor file, a stack or a snapshot holds", RunInspect};
+}
 
 }  // namespace kvm

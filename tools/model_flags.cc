@@ -72,6 +72,12 @@ void DefineModelFlags(FlagSet& flags, ModelFlags* values) {
   DefineRuntimeFlags(flags, values);
 }
 
+void DefineProvenanceFlag(FlagSet& flags, ModelFlags* values) {
+  flags.Bool("provenance", &values->provenance,
+             "states record which row every token went to, for kvm inspect --map; changes no result");
+  flags.ReadFromEnvironment("provenance", "KVM_PROVENANCE");
+}
+
 absl::StatusOr<ModelOptions> ResolveModelOptions(const FlagSet& flags, const ModelFlags& values) {
   if (values.device == "cuda")
     return NotOffered(flags.Source("device"), "cuda", "this binary is built without CUDA; use cpu");
@@ -91,6 +97,7 @@ absl::StatusOr<ModelOptions> ResolveModelOptions(const FlagSet& flags, const Mod
   }
   options.state = StateDType(values.state);
   options.chunked_recurrences = values.chunked_recurrences;
+  options.provenance = values.provenance;
   return options;
 }
 

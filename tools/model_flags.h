@@ -27,6 +27,7 @@ struct ModelFlags {
   std::string weights = "as-is";
   std::string state = "f32";
   bool chunked_recurrences = false;
+  bool provenance = false;
   int64_t seed = 0;
 
   ModelFlags();
@@ -45,6 +46,9 @@ void DefineRuntimeFlags(FlagSet& flags, ModelFlags* values);
 void DefineComputeFlags(FlagSet& flags, ModelFlags* values);
 // --model and --seed alone.
 void DefineSourceFlags(FlagSet& flags, ModelFlags* values);
+
+// Adds --provenance, for commands that write states.
+void DefineProvenanceFlag(FlagSet& flags, ModelFlags* values);
 
 // The options that the flags ask for. UsageError for values that mean nothing; FailedPrecondition for a device or a
 // dtype that this binary lacks.

@@ -121,6 +121,11 @@ std::string LayersOf(const StackSpec& spec, int mixer) {
 
 }  // namespace
 
+std::string MixerKind(const MixerSpec& mixer, int64_t width) {
+  const std::string description = DescribeMixer(mixer, width);
+  return description.substr(0, description.find(','));
+}
+
 std::string DescribeStack(const StackSpec& spec) {
   std::string text =
       absl::StrCat(FormatCounted(NumParameters(spec), "parameter"), ": ", FormatCounted(spec.layers_size(), "layer"),

@@ -3,6 +3,7 @@
 
 // What a stack is, in words.
 
+#include <cstdint>
 #include <string>
 
 #include "kvm/kernels/dtype.h"
@@ -13,6 +14,9 @@ namespace kvm {
 
 // Layers, widths, mixers and parameters: a few lines.
 std::string DescribeStack(const StackSpec& spec);
+
+// The kind of a mixer: "KVM", "RWKV-7", "attention over 512 tokens".
+std::string MixerKind(const MixerSpec& mixer, int64_t width);
 
 // The same and the sizes of state_report.h, for programs.
 nlohmann::json StackToJson(const StackSpec& spec, DType state_dtype);

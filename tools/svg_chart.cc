@@ -89,9 +89,37 @@ std::string Curve(const Chart& chart, const ChartSeries& series) {
   return svg;
 }
 
+std::string Band(const Chart& chart, const ChartBand& band) {
+  const double x = X(chart, band.from);
+  return absl::StrFormat("<rect x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%.1f\" fill=\"%s\"/>\n", x, kTop,
+                         X(chart, band.to) - x, kBottom - kTop, band.color);
+}
+
+// One path for all of them: a line as thick as they are high.
+std::string Cells(const Chart& chart, const ChartCells& cells) {
+  if (cells.cells.empty()) return "";
+  std::string svg = "<path d=\"";
+  for (const ChartCell& cell : cells.cells) {
+    const double x = X(chart, cell.x);
+    absl::StrAppendFormat(&svg, "M%.1f %.1fh%.1f", x, Y(chart, cell.y + cells.height / 2),
+                          X(chart, cell.x + cell.width) - x);
+  }
+  const double thickness = Y(chart, chart.y.min) - Y(chart, chart.y.min + cells.height);
+  absl::StrAppendFormat(&svg, "\" fill=\"none\" stroke=\"%s\" stroke-width=\"%.2f\"/>\n", cells.color, thickness);
+  return svg;
+}
+
 std::string Legend(const Chart& chart) {
   std::string svg;
   double y = kTop + 26;
+  const auto add_square = [&](const std::string& label, const std::string& color) {
+    absl::StrAppendFormat(&svg, "<rect x=\"%.1f\" y=\"%.1f\" width=\"14\" height=\"14\" fill=\"%s\"/>\n", kLeft + 30,
+                          y - 7, color);
+    absl::StrAppend(&svg, Text(kLeft + 62, y + 4.5, label, "start", 14, kInk));
+    y += 24;
+  };
+  for (const ChartCells& cells : chart.cells) add_square(cells.label, cells.color);
+  for (const ChartBand& band : chart.bands) add_square(band.label, band.color);
   for (const ChartSeries& series : chart.series) {
     if (!series.in_legend) continue;
     absl::StrAppendFormat(
@@ -112,7 +140,10 @@ std::string RenderSvg(const Chart& chart) {
       "<rect width=\"100%%\" height=\"100%%\" fill=\"#ffffff\"/>\n",
       kWidth, kHeight, kWidth, kHeight);
   absl::StrAppend(&svg, Text(kLeft, 36, chart.title, "start", 20, kInk, " font-weight=\"bold\""),
-                  Text(kLeft, 60, chart.subtitle, "start", 13, kFaintInk), Axes(chart));
+                  Text(kLeft, 60, chart.subtitle, "start", 13, kFaintInk));
+  for (const ChartBand& band : chart.bands) absl::StrAppend(&svg, Band(chart, band));
+  absl::StrAppend(&svg, Axes(chart));
+  for (const ChartCells& cells : chart.cells) absl::StrAppend(&svg, Cells(chart, cells));
   for (const ChartSeries& series : chart.series) absl::StrAppend(&svg, Curve(chart, series));
   absl::StrAppend(&svg, Legend(chart), "</svg>\n");
   return svg;

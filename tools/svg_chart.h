@@ -1,7 +1,7 @@
 #ifndef KVM_TOOLS_SVG_CHART_H_
 #define KVM_TOOLS_SVG_CHART_H_
 
-// Small line charts as SVG pictures.
+// Small charts as SVG pictures: lines, bands and cells.
 
 #include <string>
 #include <vector>
@@ -35,12 +35,35 @@ struct ChartSeries {
   std::string end_label;  // stands beside the last point, unless empty
 };
 
+// A range of x over the whole height.
+struct ChartBand {
+  std::string label;
+  std::string color;
+  double from;
+  double to;
+};
+
+// Rectangles of one color and height, each from (x, y) to the right and up; for linear axes.
+struct ChartCell {
+  double x;
+  double y;
+  double width;
+};
+struct ChartCells {
+  std::string label;
+  std::string color;
+  double height;
+  std::vector<ChartCell> cells;
+};
+
 struct Chart {
   std::string title;
   std::string subtitle;
   ChartAxis x;
   ChartAxis y;
   std::vector<ChartSeries> series;
+  std::vector<ChartBand> bands;   // behind all else
+  std::vector<ChartCells> cells;  // later ones cover earlier ones
 };
 
 // The whole file. Points outside the axes are drawn at their edge.

@@ -40,6 +40,20 @@ TEST(SvgChartTest, KeepsPointsInsideTheAxes) {
   EXPECT_THAT(RenderSvg(chart), HasSubstr("<polyline points=\"92.0,474.0 880.0,84.0\""));
 }
 
+TEST(SvgChartTest, BandsAndCellsLieInTheirPlacesAndAreExplained) {
+  Chart chart = SmallChart();
+  chart.y = {"rows", false, 0, 10, {}};
+  chart.series.clear();
+  chart.bands.push_back({"window", "#abcdef", 5, 10});
+  chart.cells.push_back({"merged", "#fedcba", 1, {{0, 0, 5}, {5, 9, 2.5}}});
+  const std::string svg = RenderSvg(chart);
+  EXPECT_THAT(svg, HasSubstr("<rect x=\"486.0\" y=\"84.0\" width=\"394.0\" height=\"390.0\" fill=\"#abcdef\"/>"));
+  EXPECT_THAT(svg, HasSubstr("<path d=\"M92.0 454.5h394.0M486.0 103.5h197.0\" fill=\"none\" stroke=\"#fedcba\" "
+                             "stroke-width=\"39.00\"/>"));
+  EXPECT_THAT(svg, HasSubstr(">window</text>"));
+  EXPECT_THAT(svg, HasSubstr(">merged</text>"));
+}
+
 TEST(SvgChartTest, DashedSeriesHaveNoMarkers) {
   Chart chart = SmallChart();
   EXPECT_THAT(RenderSvg(chart), HasSubstr("<circle"));

@@ -13,6 +13,7 @@ ModelIdentity IdentifyModel(const StackSpec& spec, const WeightSource& weights, 
   identity.state = options.state;
   identity.chunked_recurrences = options.chunked_recurrences;
   identity.stack = FormatStackSpec(spec);
+  identity.provenance = options.provenance;
   return identity;
 }
 

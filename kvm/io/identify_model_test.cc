@@ -21,6 +21,7 @@ ModelOptions SomeOptions() {
   options.weights = WeightType::kBF16;
   options.state = DType::kI8;
   options.chunked_recurrences = true;
+  options.provenance = true;
   return options;
 }
 
@@ -32,6 +33,7 @@ TEST(IdentifyModel, SaysWhatStatesDependOn) {
   EXPECT_EQ(identity.weights, "bf16");
   EXPECT_EQ(identity.state, DType::kI8);
   EXPECT_TRUE(identity.chunked_recurrences);
+  EXPECT_TRUE(identity.provenance);
   EXPECT_EQ(identity.stack, FormatStackSpec(spec));
   EXPECT_EQ(IdentifyModel(spec, *weights, std::nullopt, {}).weights, "as-is");
   EXPECT_NE(IdentifyModel(spec, *RandomWeights(spec, 2), std::nullopt, {}).fingerprint, identity.fingerprint);

@@ -60,7 +60,8 @@ struct Piece {
 // Tells states of different stacks apart.
 uint64_t StackId(const StackSpec& spec, const ModelOptions& options) {
   uint64_t hash = 0xcbf29ce484222325u;
-  for (const char c : absl::StrCat(FormatStackSpec(spec), Name(options.state))) {
+  for (const char c :
+       absl::StrCat(FormatStackSpec(spec), Name(options.state), options.provenance ? " provenance" : "")) {
     hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3u;
   }
   return hash;

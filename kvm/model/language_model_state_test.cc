@@ -81,6 +81,19 @@ TEST_F(ModelStateTest, IntegerRowsComeNearTheOthersAndKeepBitsInPieces) {
   EXPECT_LT(error_of_integers, 0.05 * largest);
 }
 
+TEST_F(ModelStateTest, StatesWithAndWithoutProvenanceAreNotMixed) {
+  ModelOptions options;
+  options.provenance = true;
+  const std::unique_ptr<LanguageModel> with = LanguageModel::Create(spec_, *weights_, options).value();
+  const std::unique_ptr<LanguageModel> without = Create(DType::kF32).value();
+  SequenceState state_with = with->NewSequence(), state_without = without->NewSequence();
+  const std::vector<int32_t> tokens = {1, 2};
+  EXPECT_TRUE(with->Extend({{&state_with, tokens, {}}}, context_).ok());
+  EXPECT_EQ(with->Extend({{&state_without, tokens, {}}}, context_).code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(without->Extend({{&state_with, tokens, {}}}, context_).code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_TRUE(without->Extend({{&state_without, tokens, {}}}, context_).ok());
+}
+
 TEST_F(ModelStateTest, OtherTypesAreRefused) {
   for (DType state : {DType::kF16, DType::kU8, DType::kF64}) {
     const absl::Status status = Create(state).status();

@@ -35,6 +35,8 @@ struct ModelOptions {
   // for it: results are the same up to rounding, no longer to the bit, however tokens are cut into calls and whatever
   // other sequences are in a batch. The number of threads still changes no bit, nor does a token what comes before it.
   bool chunked_recurrences = false;
+  // KVM states record the row that every token went to, four bytes for a token and key/value head. Changes no result.
+  bool provenance = false;
 };
 
 // The dtype of windows and caches of uncompressed keys and values beside state rows of dtype `state`: integers are for

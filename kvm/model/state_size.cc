@@ -52,7 +52,7 @@ int64_t KvmRows(const KvmSpec& spec, const SlotBudget& budget, int64_t context) 
   return rows;
 }
 
-StateSize KvmSize(const KvmSpec& spec, int64_t width, DType dtype, int64_t context) {
+StateSize KvmSize(const KvmSpec& spec, int64_t width, DType dtype, int64_t context, bool provenance) {
   const HeadSizes heads = ResolveHeads(spec.projections(), width);
   const int64_t chunk = spec.chunk_len();
   const BlockWindowShape shape = {heads.num_kv_heads, heads.qk_dim, heads.v_dim, chunk, WindowDType(dtype)};
@@ -69,6 +69,10 @@ StateSize KvmSize(const KvmSpec& spec, int64_t width, DType dtype, int64_t conte
   if (spec.head_budgets().empty()) add(spec.budget(), heads.num_kv_heads);
   if (spec.gate_keys() || spec.gate_values()) {
     size.bytes += heads.num_kv_heads * (context - window_begin) * kFloatBytes;
+  }
+  if (provenance) {
+    const int64_t covered = std::max(std::min(context, chunk), window_begin);
+    size.bytes += heads.num_kv_heads * covered * static_cast<int64_t>(sizeof(int32_t));
   }
   return size;
 }
@@ -107,13 +111,13 @@ StateSize OvqSize(const OvqSpec& spec, int64_t width, DType dtype, int64_t conte
 
 }  // namespace
 
-StateSize MixerStateSize(const MixerSpec& spec, int64_t width, DType dtype, int64_t context) {
+StateSize MixerStateSize(const MixerSpec& spec, int64_t width, DType dtype, int64_t context, bool provenance) {
   if (!spec.has_kvm()) dtype = WindowDType(dtype);
   switch (spec.kind_case()) {
     case MixerSpec::kAttention:
       return {0, AttentionBytes(spec.attention(), width, dtype, context)};
     case MixerSpec::kKvm:
-      return KvmSize(spec.kvm(), width, dtype, context);
+      return KvmSize(spec.kvm(), width, dtype, context, provenance);
     case MixerSpec::kBlockWindow:
       return {0, BlockWindowBytes(spec.block_window(), width, dtype, context)};
     case MixerSpec::kOvq:
@@ -139,10 +143,12 @@ bool IsUpperBound(const MixerSpec& spec) {
   return budgets.empty() ? adapts(spec.kvm().budget()) : std::any_of(budgets.begin(), budgets.end(), adapts);
 }
 
-StateSize SequenceStateSize(const StackSpec& spec, DType dtype, int64_t context) {
+StateSize SequenceStateSize(const StackSpec& spec, DType dtype, int64_t context, bool provenance) {
   const int64_t width = spec.width();
   std::vector<StateSize> of_mixer;
-  for (const MixerSpec& mixer : spec.mixers()) of_mixer.push_back(MixerStateSize(mixer, width, dtype, context));
+  for (const MixerSpec& mixer : spec.mixers()) {
+    of_mixer.push_back(MixerStateSize(mixer, width, dtype, context, provenance));
+  }
   std::vector<bool> is_anchor(static_cast<size_t>(spec.layers_size()));
   for (int i = 0; i < spec.layers_size(); ++i) {
     const int anchor = AnchorLayer(spec, i);

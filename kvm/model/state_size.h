@@ -15,15 +15,15 @@ struct StateSize {
   int64_t bytes = 0;  // what ByteSize() of the state will be
 };
 
-// The state of one mixer layer after `context` tokens; `dtype` is that of ModelOptions::state. The layer's shift
-// histories of the MLP and value anchor are not counted. Exact; an upper bound for budgets with append_below.
-StateSize MixerStateSize(const MixerSpec& spec, int64_t width, DType dtype, int64_t context);
+// The state of one mixer layer after `context` tokens; `dtype` and `provenance` are those of ModelOptions. The layer's
+// shift histories of the MLP and value anchor are not counted. Exact; an upper bound for budgets with append_below.
+StateSize MixerStateSize(const MixerSpec& spec, int64_t width, DType dtype, int64_t context, bool provenance = false);
 
 // Whether that is an upper bound.
 bool IsUpperBound(const MixerSpec& spec);
 
 // All layers of a stack: rows is the largest of any layer, bytes equals SequenceState::ByteSize().
-StateSize SequenceStateSize(const StackSpec& spec, DType dtype, int64_t context);
+StateSize SequenceStateSize(const StackSpec& spec, DType dtype, int64_t context, bool provenance = false);
 
 // Bytes of a full key/value cache of the same stack: every layer keeping keys and values of all tokens, with the heads
 // of its attention-style mixer; layers without one count as the first layer that has one, or else as width channels for

@@ -14,7 +14,8 @@ struct ModelIdentity {
   std::string weights;       // how matrices are kept: "as-is", "f32", "bf16", "int8"
   DType state = DType::kF32;
   bool chunked_recurrences = false;
-  std::string stack;  // the spec as text, for people
+  std::string stack;        // the spec as text, for people
+  bool provenance = false;  // whether states record the row of every token
 };
 
 }  // namespace kvm

@@ -29,9 +29,12 @@ absl::Status CheckIdentity(const SnapshotModel& made_by, const ModelIdentity& mo
   }
   if (made_by.weights() != model.weights) return differ("weights", made_by.weights(), model.weights);
   if (made_by.state() != Name(model.state)) return differ("state dtype", made_by.state(), Name(model.state));
+  const auto text = [](bool value) { return value ? "true" : "false"; };
   if (made_by.chunked_recurrences() != model.chunked_recurrences) {
-    const auto text = [](bool value) { return value ? "true" : "false"; };
     return differ("chunked_recurrences", text(made_by.chunked_recurrences()), text(model.chunked_recurrences));
+  }
+  if (made_by.provenance() != model.provenance) {
+    return differ("provenance", text(made_by.provenance()), text(model.provenance));
   }
   return absl::OkStatus();
 }
@@ -115,6 +118,20 @@ absl::StatusOr<std::vector<int32_t>> ReadSnapshotTokens(const std::string& path)
     RETURN_IF_ERROR(CheckSection(layout.header.tokens(), layout, BytesOf(file), path));
   }
   return TokensOf(layout, BytesOf(file), path);
+}
+
+absl::StatusOr<std::vector<int32_t>> ReadSnapshotInts(const std::string& path, absl::string_view name) {
+  ASSIGN_OR_RETURN(const MappedFile file, MappedFile::Open(path));
+  ASSIGN_OR_RETURN(const SnapshotLayout layout, ParseSnapshot(BytesOf(file), path));
+  for (const SnapshotSection& section : layout.header.tensors()) {
+    if (section.name() != name || section.dtype() != Name(DType::kI32)) continue;
+    RETURN_IF_ERROR(CheckSection(section, layout, BytesOf(file), path));
+    const TensorView view = ViewOf(section, layout, BytesOf(file));
+    std::vector<int32_t> values(static_cast<size_t>(view.num_elements()));
+    std::memcpy(values.data(), view.data, static_cast<size_t>(view.byte_size()));
+    return values;
+  }
+  return absl::NotFoundError(absl::StrCat(path, ": no tensor ", absl::CEscape(name), " of I32"));
 }
 
 absl::Status CheckSnapshot(const std::string& path) {

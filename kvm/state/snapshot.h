@@ -14,6 +14,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "kvm/io/file_operations.h"
 #include "kvm/state/model_identity.h"
 #include "kvm/state/session.h"
@@ -41,6 +42,10 @@ absl::Status CheckSnapshotModel(const SnapshotHeader& header, const ModelIdentit
 
 // The tokens alone, for finding sessions by their beginnings. Errors as ReadSnapshot.
 absl::StatusOr<std::vector<int32_t>> ReadSnapshotTokens(const std::string& path);
+
+// The elements of one I32 tensor of the state, by its name, such as "layer.3.mixer.head.0.row_of_token". NotFound when
+// there is none; other errors as ReadSnapshot.
+absl::StatusOr<std::vector<int32_t>> ReadSnapshotInts(const std::string& path, absl::string_view name);
 
 // Reads every byte and checks what can be checked without the model. Errors as ReadSnapshot.
 absl::Status CheckSnapshot(const std::string& path);

@@ -220,6 +220,9 @@ TEST_F(SnapshotTest, OtherOptionsAreRefusedWithBothValues) {
   other.chunked_recurrences = true;
   EXPECT_THAT(ErrorOf(other), HasSubstr("of chunked_recurrences false, the loaded model is of true"));
   other = TestIdentity();
+  other.provenance = true;
+  EXPECT_THAT(ErrorOf(other), HasSubstr("of provenance false, the loaded model is of true"));
+  other = TestIdentity();
   other.stack = "the same, written otherwise";
   EXPECT_TRUE(Read(other).ok());
 }

@@ -81,6 +81,7 @@ void FillModel(const ModelIdentity& identity, SnapshotModel* model) {
   model->set_state(std::string(Name(identity.state)));
   model->set_chunked_recurrences(identity.chunked_recurrences);
   model->set_stack(identity.stack);
+  model->set_provenance(identity.provenance);
 }
 
 SnapshotHeader HeaderOf(const Session& session, const ModelIdentity& identity, const StateFields& fields,

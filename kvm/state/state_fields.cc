@@ -130,6 +130,19 @@ absl::Status StateReader::Floats(absl::string_view name, absl::Span<float> value
   return Tensor(name, DType::kF32, {static_cast<int64_t>(values.size())}, values.data());
 }
 
+absl::StatusOr<std::vector<int32_t>> StateReader::Ints(absl::string_view name, int64_t count, int64_t min,
+                                                       int64_t max) const {
+  ASSIGN_OR_RETURN(const TensorView view, View(name, DType::kI32, {count}));
+  std::vector<int32_t> values(static_cast<size_t>(count));
+  if (view.data != nullptr) std::memcpy(values.data(), view.data, static_cast<size_t>(view.byte_size()));
+  for (size_t i = 0; i < values.size(); ++i) {
+    if (values[i] >= min && values[i] <= max) continue;
+    return Problem("tensor", absl::StrCat(prefix_, name), absl::StrCat("[", i, "] is ", values[i]),
+                   absl::StrCat(min, " to ", max));
+  }
+  return values;
+}
+
 absl::Status StateReader::Finish() const {
   std::vector<std::string> left;
   AppendLeft(index_->numbers, &left);

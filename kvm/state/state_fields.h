@@ -86,6 +86,9 @@ class StateReader {
   absl::Status Tensor(absl::string_view name, DType dtype, const Shape& shape, void* data) const;
   // The same of float32 in one dimension.
   absl::Status Floats(absl::string_view name, absl::Span<float> values) const;
+  // A tensor of int32 in one dimension with elements within [min, max]. InvalidArgument as View, and naming the element
+  // that is not.
+  absl::StatusOr<std::vector<int32_t>> Ints(absl::string_view name, int64_t count, int64_t min, int64_t max) const;
 
   // Checks that every field is there once and has been taken, through this reader or its parts. InvalidArgument naming
   // what is left. For whoever made the first reader, after all else.

@@ -76,6 +76,18 @@ TEST(StateFieldsTest, FloatsAreTensorsOfOneDimension) {
   ExpectProblem(StateReader(fields).Floats("row", absl::MakeSpan(row).first(5)), {"row", "F32 [6]", "F32 [5]"});
 }
 
+TEST(StateFieldsTest, IntsAreWithinTheirRange) {
+  const std::vector<int32_t> rows = {4, 0, 2};
+  StateFields fields;
+  StateWriter(&fields).Part("head").Tensor("rows", DType::kI32, {3}, rows.data());
+  const StateReader in = StateReader(fields).Part("head");
+  EXPECT_EQ(in.Ints("rows", 3, 0, 4).value(), rows);
+  EXPECT_THAT(in.Ints("absent", 0, 0, 4).value(), ElementsAre());
+  ExpectProblem(in.Ints("rows", 3, 0, 3).status(), {"head.rows", "[0] is 4", "0 to 3"});
+  ExpectProblem(in.Ints("rows", 3, 1, 4).status(), {"head.rows", "[1] is 0", "1 to 4"});
+  ExpectProblem(in.Ints("rows", 2, 0, 4).status(), {"head.rows", "[3]", "[2]"});
+}
+
 TEST(StateFieldsTest, ReadsUnalignedMemory) {
   std::vector<char> file(1 + sizeof(kSix));
   std::copy_n(reinterpret_cast<const char*>(kSix), sizeof(kSix), file.data() + 1);

@@ -193,6 +193,14 @@ absl::Status StateStore::Save(absl::string_view name) {
   return record->FileIsCurrent() ? absl::OkStatus() : records_->WriteFile(lock, record);
 }
 
+absl::Status StateStore::SaveSnapshots() {
+  StoreLock lock(records_->mutex);
+  if (!records_->folder.has_value()) {
+    return absl::FailedPreconditionError("snapshots cannot be saved: the store has no folder");
+  }
+  return records_->WriteSnapshots(lock);
+}
+
 absl::Status StateStore::Load(absl::string_view name) {
   StoreLock lock(records_->mutex);
   ASSIGN_OR_RETURN(const StoreRecordPtr record, records_->SessionInMemory(lock, std::string(name)));

@@ -140,7 +140,7 @@ class StateStore {
   // cannot be; whatever making or reading the folder gives. Files that cannot be used are no error: see
   // skipped_files().
   static absl::StatusOr<std::unique_ptr<StateStore>> Open(StateStoreOptions options, StoreModel model);
-  ~StateStore();  // does not save
+  ~StateStore();  // does not save: see Save and SaveSnapshots
 
   // A new session that starts from the longest beginning of `prompt` that is stored; up to `max_new_tokens` are to
   // follow the prompt. A session without a name, "", is for this lease alone; its end is kept as a snapshot.
@@ -165,6 +165,10 @@ class StateStore {
   // FailedPrecondition while it is leased and in a store without folder; ResourceExhausted beyond the disk budget; the
   // errors of WriteSnapshot, after which the file is as it was.
   absl::Status Save(absl::string_view name);
+
+  // Writes the snapshots that Retention keeps for good to their files, as before the store goes; they stay in memory.
+  // FailedPrecondition in a store without folder; other errors as Save, and then some are not written.
+  absl::Status SaveSnapshots();
 
   // Brings a session back to memory. Errors as Lease.
   absl::Status Load(absl::string_view name);

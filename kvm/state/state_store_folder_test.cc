@@ -109,6 +109,29 @@ TEST(StateStoreFolderTest, SavedSessionsAndSnapshotsComeBack) {
   EXPECT_EQ(store->Stats().hits, 1);
 }
 
+TEST(StateStoreFolderTest, SnapshotsThatAreKeptCanBeSavedWithoutMovingOut) {
+  const std::string folder = NewTestFolder();
+  {
+    const auto store = Open(folder);
+    SessionLease lease = store->Create("", Counting(30), 0).value();
+    for (const int64_t end : {8, 16, 24, 30}) {
+      Feed(lease.session(),
+           Counting(end - lease.session().state.position(), static_cast<int32_t>(lease.session().state.position())));
+      ASSERT_TRUE(lease.Offer().ok());
+    }
+    ASSERT_TRUE(store->SaveSnapshots().ok());
+    EXPECT_EQ(store->Stats().moved_to_disk, 0);
+    const int64_t bytes = store->Stats().disk_bytes;
+    ASSERT_TRUE(store->SaveSnapshots().ok());  // nothing to do
+    EXPECT_EQ(store->Stats().disk_bytes, bytes);
+  }
+  const auto store = Open(folder);
+  EXPECT_EQ(store->Stats().snapshots, 3);  // not the one at 30, which was among the newest only
+  EXPECT_TRUE(AreEqual(store->Create("", Counting(30), 0).value().session(), Fed(Counting(24))));
+  const auto in_memory = StateStore::Open(CountingOptions(kPlenty), CountingModel()).value();
+  EXPECT_EQ(in_memory->SaveSnapshots().code(), absl::StatusCode::kFailedPrecondition);
+}
+
 TEST(StateStoreFolderTest, TheSavedVersionIsTheLastOneSaved) {
   const std::string folder = NewTestFolder();
   {

@@ -18,7 +18,7 @@ namespace {
 uint64_t HashInName(const StorePoint& point, const ModelIdentity& identity) {
   ContentHash hash;
   hash.Add(absl::StrCat(identity.fingerprint, " ", identity.weights, " ", Name(identity.state), " ",
-                        identity.chunked_recurrences, " ", point.hash));
+                        identity.chunked_recurrences, " ", identity.provenance, " ", point.hash));
   return hash.Value();
 }
 
@@ -97,6 +97,19 @@ absl::Status StoreRecords::WriteFile(StoreLock& lock, const StoreRecordPtr& reco
   record->path = path;
   record->file_bytes = bytes;
   record->in_file = point;
+  return absl::OkStatus();
+}
+
+absl::Status StoreRecords::WriteSnapshots(StoreLock& lock) {
+  std::vector<StoreRecordPtr> kept;
+  for (const auto& [id, record] : records) {
+    if (record->name.empty() && record->kept) kept.push_back(record);
+  }
+  for (const StoreRecordPtr& record : kept) {
+    while (record->busy) idle.wait(lock);
+    if (record->gone || record->memory == nullptr || record->FileIsCurrent()) continue;
+    RETURN_IF_ERROR(WriteFile(lock, record));
+  }
   return absl::OkStatus();
 }
 

@@ -106,6 +106,8 @@ class StoreRecords {
   // --- Files (store_files.cc).
   // The record has memory, is not busy, and is not leased.
   absl::Status WriteFile(StoreLock& lock, const StoreRecordPtr& record);
+  // Writes all snapshots that are `kept` and have no current file.
+  absl::Status WriteSnapshots(StoreLock& lock);
   // The record has no memory but a current file, and is not busy. The caller has made room.
   absl::Status ReadFile(StoreLock& lock, const StoreRecordPtr& record);
   // Makes room for a file by removing those of the least recently used snapshots.

@@ -30,12 +30,13 @@ struct Projected {
 
 class KvmMixer : public Mixer {
  public:
-  KvmMixer(const KvmSpec& spec, int64_t width, TableType rotary_table, const LayerWeights& weights, DType state);
+  KvmMixer(const KvmSpec& spec, int64_t width, TableType rotary_table, const LayerWeights& weights, DType state,
+           bool provenance);
 
   std::unique_ptr<MixerState> NewState() const override {
-    return std::make_unique<KvmState>(
-        projection_.NewHistory(),
-        KvmStateShape{window_shape_, spec_.window_chunks(), spec_.num_sinks(), has_gate(), readout_dtype_});
+    return std::make_unique<KvmState>(projection_.NewHistory(),
+                                      KvmStateShape{window_shape_, spec_.window_chunks(), spec_.num_sinks(), has_gate(),
+                                                    readout_dtype_, provenance_});
   }
   void Extend(MatrixView<const float> x, MatrixView<const float> anchor, absl::Span<const SequenceRows> sequences,
               MatrixView<float> out, ExecutionContext& context) const override;
@@ -72,18 +73,21 @@ class KvmMixer : public Mixer {
   QkvProjection projection_;
   BlockWindowShape window_shape_;
   DType readout_dtype_;
+  bool provenance_;
   std::vector<SlotBudget> budgets_;  // of each key/value head
   PackedMatrix key_weighting_;
   WeightVector ln_s_k_weight_, ln_s_k_bias_;
   std::vector<float> state_scales_, window_scales_;  // per query head: temperature / sqrt(dk)
 };
 
-KvmMixer::KvmMixer(const KvmSpec& spec, int64_t width, TableType rotary_table, const LayerWeights& weights, DType state)
+KvmMixer::KvmMixer(const KvmSpec& spec, int64_t width, TableType rotary_table, const LayerWeights& weights, DType state,
+                   bool provenance)
     : spec_(spec),
       projection_(spec.projections(), width, rotary_table, weights),
       window_shape_{projection_.heads().num_kv_heads, projection_.heads().qk_dim, projection_.heads().v_dim,
                     spec.chunk_len(), WindowDType(state)},
       readout_dtype_(state),
+      provenance_(provenance),
       budgets_(ToHeadBudgets(spec)),
       ln_s_k_weight_(weights.Vector("ln_s_k.weight")),
       ln_s_k_bias_(weights.Vector("ln_s_k.bias")) {
@@ -201,9 +205,10 @@ void KvmMixer::TakeOverflow(absl::Span<const SequenceRows> pieces, ExecutionCont
     options.second_merge = static_cast<float>(spec_.second_merge());
     options.merge_decay = static_cast<float>(spec_.merge_decay());
     SlotRows rows = state.heads[h].Reserve(options.num_appends);
-    UpdateRows(Gated(head_keys, head_values, gates.row_span(task)), options, memory_key_norm(), rows,
-               context.pool.memory());
+    const auto row_of = UpdateRows(Gated(head_keys, head_values, gates.row_span(task)), options, memory_key_norm(),
+                                   rows, context.pool.memory());
     state.heads[h].Commit(rows);
+    if (provenance_) state.row_of_token[h].insert(state.row_of_token[h].end(), row_of.begin(), row_of.end());
   });
   for (const SequenceRows* p : updates) {
     KvmState& state = StateOf(*p);
@@ -241,9 +246,13 @@ void KvmMixer::FoundFirstRows(absl::Span<const SequenceRows> pieces, const Proje
     const absl::Span<const float> head_gates(gates.row(task), has_gate() ? piece.num_tokens : 0);
     SlotMemory& memory = StateOf(piece).heads[h];
     SlotRows rows = memory.Reserve(piece.num_tokens);
+    const int64_t first_row = rows.count;
     FoundRows(Gated(head_keys, head(in.v, window_shape_.v_dim), head_gates), spec_.gate_initial_rows(),
               memory_key_norm(), value_readout(), rows, context.pool.memory());
     memory.Commit(rows);
+    for (int64_t i = 0; i < piece.num_tokens && provenance_; ++i) {
+      StateOf(piece).row_of_token[h].push_back(static_cast<int32_t>(first_row + i));
+    }
   });
   for (const SequenceRows* p : first) StateOf(*p).covered += p->num_tokens;
 }
@@ -285,8 +294,8 @@ void KvmMixer::Attend(absl::Span<const SequenceRows> pieces, const Projected& in
 }  // namespace
 
 std::unique_ptr<Mixer> NewKvmMixer(const KvmSpec& spec, int64_t width, TableType rotary_table,
-                                   const LayerWeights& weights, DType state) {
-  return std::make_unique<KvmMixer>(spec, width, rotary_table, weights, state);
+                                   const LayerWeights& weights, DType state, bool provenance) {
+  return std::make_unique<KvmMixer>(spec, width, rotary_table, weights, state, provenance);
 }
 
 }  // namespace kvm

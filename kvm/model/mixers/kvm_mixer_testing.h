@@ -108,9 +108,10 @@ inline std::vector<float> TestInputs() {
 
 class KvmLayer {
  public:
-  explicit KvmLayer(const std::string& text, DType state = DType::kF32)
+  explicit KvmLayer(const std::string& text, DType state = DType::kF32, bool provenance = false)
       : spec(KvmLayerSpec(text)), state_dtype(state), weights(spec) {
-    mixer = NewKvmMixer(spec.kvm(), kTestWidth, FLOAT32, LayerWeights(weights, "", WeightType::kF32), state);
+    mixer =
+        NewKvmMixer(spec.kvm(), kTestWidth, FLOAT32, LayerWeights(weights, "", WeightType::kF32), state, provenance);
   }
 
   // All tokens, in pieces of these lengths over and over.

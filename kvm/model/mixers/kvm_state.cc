@@ -8,15 +8,23 @@
 
 namespace kvm {
 
+namespace {
+
+constexpr char kRowOfToken[] = "row_of_token";
+
+}  // namespace
+
 KvmState::KvmState(ShiftHistory history, const KvmStateShape& shape)
     : history(std::move(history)),
       window(shape.window),
       heads(shape.window.num_heads, SlotMemory(shape.window.qk_dim, shape.window.v_dim, shape.readout)),
+      row_of_token(shape.provenance ? heads.size() : 0),
       shape_(shape) {}
 
 int64_t KvmState::ByteSize() const {
   int64_t bytes = history.ByteSize() + window.ByteSize() + static_cast<int64_t>(gates.size() * sizeof(float));
   for (const SlotMemory& head : heads) bytes += head.ByteSize();
+  for (const std::vector<int32_t>& rows : row_of_token) bytes += static_cast<int64_t>(rows.size() * sizeof(int32_t));
   return bytes;
 }
 
@@ -39,7 +47,11 @@ void KvmState::Save(const StateWriter& out) const {
     out.Tensor("gates", DType::kF32, {window.end() - window.begin(), shape_.window.num_heads}, gates.data());
   }
   out.Number("covered", covered);
-  for (size_t h = 0; h < heads.size(); ++h) heads[h].Save(out.Part(absl::StrCat("head.", h)));
+  for (size_t h = 0; h < heads.size(); ++h) {
+    const StateWriter head = out.Part(absl::StrCat("head.", h));
+    heads[h].Save(head);
+    if (shape_.provenance) head.Tensor(kRowOfToken, DType::kI32, {covered}, row_of_token[h].data());
+  }
 }
 
 absl::Status KvmState::Restore(const StateReader& in, int64_t position) {
@@ -57,7 +69,10 @@ absl::Status KvmState::Restore(const StateReader& in, int64_t position) {
   // The first chunk's tokens are rows, merges need a row that is no sink, and no token makes two rows.
   const int64_t min_rows = std::max(std::min(position, chunk), taken_in > chunk ? shape_.num_sinks + 1 : 0);
   for (size_t h = 0; h < heads.size(); ++h) {
-    RETURN_IF_ERROR(heads[h].Restore(in.Part(absl::StrCat("head.", h)), min_rows, taken_in));
+    const StateReader head = in.Part(absl::StrCat("head.", h));
+    RETURN_IF_ERROR(heads[h].Restore(head, min_rows, taken_in));
+    if (!shape_.provenance) continue;
+    ASSIGN_OR_RETURN(row_of_token[h], head.Ints(kRowOfToken, covered, 0, heads[h].count() - 1));
   }
   return absl::OkStatus();
 }

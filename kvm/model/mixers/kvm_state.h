@@ -21,6 +21,7 @@ struct KvmStateShape {
   int64_t num_sinks = 0;        // rows that take no merges
   bool gated = false;           // whether there are merge gates
   DType readout = DType::kF32;  // of rows as queries read them
+  bool provenance = false;      // whether the row of every token is recorded
 };
 
 // What a KVM layer remembers of one sequence.
@@ -30,7 +31,8 @@ class KvmState : public MixerState {
 
   std::unique_ptr<MixerState> Clone() const override { return std::make_unique<KvmState>(*this); }
   int64_t ByteSize() const override;
-  // "shift.…"; "window.…"; "gates" [L, Hk] of the window's positions; "covered", and "head.H.…" with the rows.
+  // "shift.…"; "window.…"; "gates" [L, Hk] of the window's positions; "covered", and "head.H.…" with the rows; with
+  // provenance also "head.H.row_of_token" [covered].
   void Save(const StateWriter& out) const override;
   absl::Status Restore(const StateReader& in, int64_t position) override;
   // kvm_s_k [Hk, M, dk], kvm_s_v [Hk, M, dv], kvm_s_vlen [Hk, M, 1]: sums and radii; kvm_state_coverage_len []: tokens
@@ -51,6 +53,9 @@ class KvmState : public MixerState {
   std::vector<float> gates;       // merge gates of the window's positions [L, Hk]; empty without merge gate
   std::vector<SlotMemory> heads;  // one per key/value head
   int64_t covered = 0;            // tokens that the state has taken in
+  // With provenance, of every head: the row that each of these tokens became or was added to [covered]. Rows never
+  // move, so it holds for good.
+  std::vector<std::vector<int32_t>> row_of_token;
 
  private:
   KvmStateShape shape_;

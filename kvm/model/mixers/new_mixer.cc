@@ -16,7 +16,7 @@ std::unique_ptr<Mixer> NewMixer(const MixerSpec& spec, const StackSpec& stack, c
     case MixerSpec::kAttention:
       return NewAttentionMixer(spec.attention(), stack.width(), stack.rotary_table(), weights, state);
     case MixerSpec::kKvm:
-      return NewKvmMixer(spec.kvm(), stack.width(), stack.rotary_table(), weights, state);
+      return NewKvmMixer(spec.kvm(), stack.width(), stack.rotary_table(), weights, state, options.provenance);
     case MixerSpec::kRwkv7:
       return NewRwkv7Mixer(spec.rwkv7(), stack.width(), weights, options.chunked_recurrences);
     case MixerSpec::kBlockWindow:

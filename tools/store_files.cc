@@ -1,0 +1,52 @@
+#include "tools/store_files.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <system_error>
+
+#include "absl/strings/str_cat.h"
+#include "kvm/io/atomic_file.h"
+#include "kvm/io/mapped_file.h"
+#include "kvm/state/snapshot.h"
+#include "kvm/status_macros.h"
+#include "tools/nearest_name.h"
+
+namespace kvm {
+
+absl::StatusOr<StoreFolder> OpenStoreFolder(const std::string& path) {
+  std::error_code error;
+  if (std::filesystem::is_directory(path + "/sessions", error)) return StoreFolder::Open(path);
+  return absl::NotFoundError(
+      absl::StrCat(path, ": no state store; expected a folder that kvm session save or kvm generate --store has made"));
+}
+
+absl::StatusOr<std::string> FindSessionFile(const StoreFolder& folder, const std::string& name) {
+  RETURN_IF_ERROR(CheckSessionName(name));
+  ASSIGN_OR_RETURN(const StoreFolder::Contents contents, folder.List());
+  std::vector<std::string> names;
+  for (const StoreFolder::File& file : contents.files) {
+    if (!file.session.empty()) names.push_back(file.session);
+    if (file.session == name) return file.path;
+  }
+  return absl::NotFoundError(
+      absl::StrCat("no session \"", name, "\" in the store", DidYouMean(name, names, ""), " (kvm session list)"));
+}
+
+absl::StatusOr<std::string> NewSessionFile(const StoreFolder& folder, const std::string& name) {
+  RETURN_IF_ERROR(CheckSessionName(name));
+  const std::string path = folder.SessionPath(name);
+  std::error_code error;
+  if (!std::filesystem::exists(std::filesystem::symlink_status(path, error))) return path;
+  return absl::AlreadyExistsError(
+      absl::StrCat("there is a session \"", name, "\" already (", path, "); choose another name or drop it first"));
+}
+
+absl::Status CopySnapshot(const std::string& from, const std::string& to) {
+  RETURN_IF_ERROR(CheckSnapshot(from));
+  ASSIGN_OR_RETURN(const MappedFile file, MappedFile::Open(from));
+  ASSIGN_OR_RETURN(AtomicFile copy, AtomicFile::Create(to));
+  RETURN_IF_ERROR(copy.Append({reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size()}));
+  return copy.Commit();
+}
+
+}  // namespace kvm

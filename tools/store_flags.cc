@@ -1,0 +1,133 @@
+#include "tools/store_flags.h"
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "kvm/model/generator.h"
+#include "kvm/model/state_size.h"
+#include "kvm/state/store_folder.h"
+#include "kvm/status_macros.h"
+#include "tools/command_status.h"
+#include "tools/machine.h"
+#include "tools/nearest_name.h"
+#include "tools/progress.h"
+
+namespace kvm {
+namespace {
+
+Retention RetentionOf(const StoreFlags& values) {
+  Retention retention;
+  retention.chunk = kPromptPiece;
+  retention.per_doubling = std::max<int64_t>(1, values.snapshots);
+  retention.recent = 0;  // a command ends before anybody could come back to them
+  return retention;
+}
+
+// Weights and what is being computed need room, too.
+int64_t MemoryBudget() {
+  const int64_t memory = PhysicalMemory();
+  return memory > 0 ? memory / 2 : std::numeric_limits<int64_t>::max() / 4;
+}
+
+std::vector<std::string> NamesIn(const StateStore& store) {
+  std::vector<std::string> names;
+  for (const SessionInfo& session : store.List()) names.push_back(session.name);
+  return names;
+}
+
+bool Has(const StateStore& store, const std::string& name) {
+  const std::vector<std::string> names = NamesIn(store);
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
+
+}  // namespace
+
+void DefineStoreFlag(FlagSet& flags, std::string* folder) {
+  flags.String("store", folder, "DIR", "folder of the state store");
+  flags.ReadFromEnvironment("store", "KVM_STORE");
+}
+
+void DefineStoreFlags(FlagSet& flags, StoreFlags* values) {
+  DefineStoreFlag(flags, &values->folder);
+  flags.Int64("store-snapshots", &values->snapshots, 0, 1024,
+              "snapshots to keep from a position to its double: a power of two, or 0 for none");
+}
+
+absl::Status CheckStoreFlags(const FlagSet& flags, const StoreFlags& values) {
+  if ((values.snapshots & (values.snapshots - 1)) == 0) return absl::OkStatus();
+  return flags.Wrong(absl::StrCat("--store-snapshots=", values.snapshots, ": expected a power of two, or 0 for none"));
+}
+
+absl::StatusOr<std::unique_ptr<StateStore>> OpenStore(const StoreFlags& values, const LoadedModel& loaded,
+                                                      Console& console) {
+  StateStoreOptions options;
+  options.folder = values.folder;
+  options.memory_budget = MemoryBudget();
+  options.retention = RetentionOf(values);
+  StoreModel about;
+  const LanguageModel* const model = loaded.model.get();
+  const ModelOptions of_model = loaded.options;
+  about.identity = *loaded.identity;
+  about.new_sequence = [model] { return model->NewSequence(); };
+  about.bytes_at = [model, of_model](int64_t tokens) {
+    return SequenceStateSize(model->spec(), of_model.state, tokens, of_model.provenance).bytes;
+  };
+  about.vocab_size = model->vocab_size();
+  ASSIGN_OR_RETURN(std::unique_ptr<StateStore> store, StateStore::Open(std::move(options), std::move(about)));
+  for (const SkippedFile& file : store->skipped_files()) {
+    // Those of other models are nobody's fault.
+    if (absl::IsFailedPrecondition(file.why)) continue;
+    console.err << "note: " << file.why.message();
+    if (!file.moved_to.empty()) console.err << "; moved to " << file.moved_to;
+    console.err << std::endl;
+  }
+  return store;
+}
+
+absl::Status CheckStored(const StateStore& store, const std::string& name) {
+  RETURN_IF_ERROR(CheckSessionName(name));
+  if (Has(store, name)) return absl::OkStatus();
+  for (const SkippedFile& file : store.skipped_files()) {
+    if (absl::EndsWith(file.path, absl::StrCat("/sessions/", name, ".kvmstate"))) return file.why;
+  }
+  return absl::NotFoundError(absl::StrCat("no session \"", name, "\" in the store",
+                                          DidYouMean(name, NamesIn(store), ""), " (kvm session list)"));
+}
+
+absl::Status OfferAtBoundary(const StoreFlags& values, SessionLease& lease) {
+  if (values.snapshots == 0 || lease.session().state.position() % kPromptPiece != 0) return absl::OkStatus();
+  return lease.Offer();
+}
+
+absl::Status FeedLease(const StoreFlags& values, const LoadedModel& loaded, absl::Span<const int32_t> tokens,
+                       SessionLease& lease, ExecutionContext& context, Console& console) {
+  if (tokens.empty()) return absl::OkStatus();
+  Progress progress(console, "prompt", "tokens", static_cast<int64_t>(tokens.size()));
+  GeneratorOptions options;
+  options.max_tokens = 0;
+  absl::Status offered;
+  options.on_prompt = [&](int64_t done) {
+    progress.Update(done);
+    offered.Update(OfferAtBoundary(values, lease));
+    return !console.interrupted();
+  };
+  const absl::Status fed =
+      Generate(*loaded.model, lease.session(), tokens, options, context, [](int32_t) { return true; }).status();
+  lease.session().sampler.reset();  // nothing was drawn
+  if (console.interrupted()) return Interrupted();
+  RETURN_IF_ERROR(fed);
+  return offered;
+}
+
+absl::Status SaveAs(StateStore& store, const std::string& name, const Session& session) {
+  ASSIGN_OR_RETURN(SessionLease lease, Has(store, name) ? store.Lease(name, 0) : store.Create(name, {}, 0));
+  lease.session() = session.Fork();
+  RETURN_IF_ERROR(lease.Release());
+  return store.Save(name);
+}
+
+}  // namespace kvm

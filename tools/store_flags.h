@@ -1,0 +1,57 @@
+#ifndef KVM_TOOLS_STORE_FLAGS_H_
+#define KVM_TOOLS_STORE_FLAGS_H_
+
+// The state store of a model, as commands use it.
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "kvm/model/execution_context.h"
+#include "kvm/state/session.h"
+#include "kvm/state/state_store.h"
+#include "tools/console.h"
+#include "tools/flag_set.h"
+#include "tools/model_flags.h"
+
+namespace kvm {
+
+struct StoreFlags {
+  std::string folder;
+  int64_t snapshots = 4;  // per doubling of the position; 0: none
+};
+
+// Adds --store and the variable beside it.
+void DefineStoreFlag(FlagSet& flags, std::string* folder);
+// Adds --store and --store-snapshots.
+void DefineStoreFlags(FlagSet& flags, StoreFlags* values);
+// UsageError for values that mean nothing.
+absl::Status CheckStoreFlags(const FlagSet& flags, const StoreFlags& values);
+
+// Opens the store for a model that was loaded with its identity; the store must not outlive it. Says on console.err
+// which of the folder's files are of no use. Errors as StateStore::Open.
+absl::StatusOr<std::unique_ptr<StateStore>> OpenStore(const StoreFlags& values, const LoadedModel& loaded,
+                                                      Console& console);
+
+// Whether there is a session of this name. InvalidArgument for what is no name; NotFound, with the nearest name;
+// otherwise why its file cannot be used.
+absl::Status CheckStored(const StateStore& store, const std::string& name);
+
+// Keeps the lease's session as it is for other prompts, if it stands at a boundary and --store-snapshots wants it.
+absl::Status OfferAtBoundary(const StoreFlags& values, SessionLease& lease);
+
+// Extends the lease's session by `tokens`, with offers and with progress on the console. No sampler is set. Interrupted
+// when the user is; the errors of Generate.
+absl::Status FeedLease(const StoreFlags& values, const LoadedModel& loaded, absl::Span<const int32_t> tokens,
+                       SessionLease& lease, ExecutionContext& context, Console& console);
+
+// Writes a copy of the session to the store under this name, in place of whatever session has it. Errors as
+// StateStore's Create, Lease and Save; then what was there is still there.
+absl::Status SaveAs(StateStore& store, const std::string& name, const Session& session);
+
+}  // namespace kvm
+
+#endif  // KVM_TOOLS_STORE_FLAGS_H_

@@ -159,11 +159,14 @@ void MultiplyTile(MatrixView<const float> x, Column<W> c0, Column<W> c1, int64_t
   if constexpr (kRows > 5) StoreRow(a5, b5, c0, c1, out.row(5));
 }
 
-// Bytes of each int8 panel that are asked for ahead. A line of int8 takes four times the arithmetic of one of floats,
-// so the processor by itself does not look far enough ahead: without it two thirds of the bandwidth are read. Wider
-// weights do not need it.
+// Elements of each panel of narrow weights that are asked for ahead. A line of int8 takes four times the arithmetic of
+// one of floats, so the processor by itself does not look far enough ahead: without it two thirds of the bandwidth are
+// read with int8, and nine tenths with bfloat16. Floats do not need it.
 constexpr int64_t kAhead = kInt8Run;
-constexpr int64_t kInt8LineInputs = 64 / kPanel;
+
+// Inputs of a panel whose weights lie in one line of 64 bytes.
+template <typename W>
+constexpr int64_t kLineInputs = 64 / (kPanel * static_cast<int64_t>(sizeof(W)));
 
 // One row times eight columns from output `first` on: as many sums at once as it takes to keep up with memory.
 template <typename W>
@@ -192,7 +195,7 @@ void MultiplyRow(const float* HWY_RESTRICT x, const PackedMatrix& w, int64_t fir
     const W* HWY_RESTRICT p6 = c6.Run(begin);
     const W* HWY_RESTRICT p7 = c7.Run(begin);
     for (int64_t i = 0; i < count; ++i) {
-      if (std::is_same_v<W, int8_t> && i % kInt8LineInputs == 0) {
+      if (!std::is_same_v<W, float> && i % kLineInputs<W> == 0) {
         hwy::Prefetch(p0 + i * kPanel + kAhead);
         hwy::Prefetch(p1 + i * kPanel + kAhead);
         hwy::Prefetch(p2 + i * kPanel + kAhead);

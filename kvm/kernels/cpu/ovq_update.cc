@@ -25,7 +25,7 @@ namespace {
 
 // Centroids and tokens that are multiplied with each other at a time; no part of the result.
 constexpr int64_t kCentroidTile = 64;
-constexpr int64_t kTokenTile = 32;
+constexpr int64_t kTokenTile = 36;
 
 // The centroid that a token is most similar to.
 struct Nearest {

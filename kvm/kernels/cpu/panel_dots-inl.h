@@ -42,91 +42,111 @@ HWY_INLINE hn::Vec<PanelTag> LoadFloats(PanelTag d, const int8_t* p) {
   return hn::ConvertTo(d, hn::PromoteTo(d32, hn::LoadU(d8, p)));
 }
 
-// One query and four vectors of keys, each at its own address: enough sums in flight to hide the latency of an
-// addition.
-template <typename Key>
-HWY_INLINE void Dots1x4(const float* HWY_RESTRICT query, int64_t dim, const Key* HWY_RESTRICT k0,
-                        const Key* HWY_RESTRICT k1, const Key* HWY_RESTRICT k2, const Key* HWY_RESTRICT k3,
+// One query and eight vectors of keys, each at its own address: enough sums in flight to hide the latency of a
+// multiply-add, and of memory.
+template <typename Key, typename KeysAt>
+HWY_INLINE void Dots1x8(const float* HWY_RESTRICT query, int64_t dim, const KeysAt& keys_at, int64_t first,
                         float* HWY_RESTRICT dots) {
   const PanelTag d;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
-  auto sum0 = hn::Zero(d), sum1 = hn::Zero(d), sum2 = hn::Zero(d), sum3 = hn::Zero(d);
+  const Key* HWY_RESTRICT k0 = keys_at(first + 0 * lanes);
+  const Key* HWY_RESTRICT k1 = keys_at(first + 1 * lanes);
+  const Key* HWY_RESTRICT k2 = keys_at(first + 2 * lanes);
+  const Key* HWY_RESTRICT k3 = keys_at(first + 3 * lanes);
+  const Key* HWY_RESTRICT k4 = keys_at(first + 4 * lanes);
+  const Key* HWY_RESTRICT k5 = keys_at(first + 5 * lanes);
+  const Key* HWY_RESTRICT k6 = keys_at(first + 6 * lanes);
+  const Key* HWY_RESTRICT k7 = keys_at(first + 7 * lanes);
+  auto sum0 = hn::Zero(d), sum1 = sum0, sum2 = sum0, sum3 = sum0;
+  auto sum4 = sum0, sum5 = sum0, sum6 = sum0, sum7 = sum0;
   for (int64_t c = 0; c < dim; ++c) {
     const auto q = hn::Set(d, query[c]);
     sum0 = hn::MulAdd(q, LoadFloats(d, k0 + c * kKeyPanel), sum0);
     sum1 = hn::MulAdd(q, LoadFloats(d, k1 + c * kKeyPanel), sum1);
     sum2 = hn::MulAdd(q, LoadFloats(d, k2 + c * kKeyPanel), sum2);
     sum3 = hn::MulAdd(q, LoadFloats(d, k3 + c * kKeyPanel), sum3);
+    sum4 = hn::MulAdd(q, LoadFloats(d, k4 + c * kKeyPanel), sum4);
+    sum5 = hn::MulAdd(q, LoadFloats(d, k5 + c * kKeyPanel), sum5);
+    sum6 = hn::MulAdd(q, LoadFloats(d, k6 + c * kKeyPanel), sum6);
+    sum7 = hn::MulAdd(q, LoadFloats(d, k7 + c * kKeyPanel), sum7);
   }
-  hn::StoreU(sum0, d, dots);
-  hn::StoreU(sum1, d, dots + lanes);
+  hn::StoreU(sum0, d, dots + 0 * lanes);
+  hn::StoreU(sum1, d, dots + 1 * lanes);
   hn::StoreU(sum2, d, dots + 2 * lanes);
   hn::StoreU(sum3, d, dots + 3 * lanes);
+  hn::StoreU(sum4, d, dots + 4 * lanes);
+  hn::StoreU(sum5, d, dots + 5 * lanes);
+  hn::StoreU(sum6, d, dots + 6 * lanes);
+  hn::StoreU(sum7, d, dots + 7 * lanes);
 }
 
-// Queries r0..r3 and two vectors of keys.
+// Queries that share the loads of two vectors of keys: twelve sums in flight hide the latency of multiply-adds and fit
+// 16 registers.
+constexpr int64_t kDotsRows = 6;
+
+// Queries first..first+5 and two vectors of keys; queries past the last are the last one again.
 template <typename Key>
-HWY_INLINE void Dots4x2(MatrixView<const float> queries, int64_t r0, int64_t r1, int64_t r2, int64_t r3,
-                        const Key* HWY_RESTRICT k0, const Key* HWY_RESTRICT k1, MatrixView<float> dots) {
+HWY_INLINE void Dots6x2(MatrixView<const float> queries, int64_t first, const Key* HWY_RESTRICT k0,
+                        const Key* HWY_RESTRICT k1, MatrixView<float> dots) {
   const PanelTag d;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
-  const float* HWY_RESTRICT q0 = queries.row(r0);
-  const float* HWY_RESTRICT q1 = queries.row(r1);
-  const float* HWY_RESTRICT q2 = queries.row(r2);
-  const float* HWY_RESTRICT q3 = queries.row(r3);
-  auto sum00 = hn::Zero(d), sum01 = hn::Zero(d), sum10 = hn::Zero(d), sum11 = hn::Zero(d);
-  auto sum20 = hn::Zero(d), sum21 = hn::Zero(d), sum30 = hn::Zero(d), sum31 = hn::Zero(d);
+  const auto row = [&](int64_t r) { return std::min(first + r, queries.rows - 1); };
+  const float* HWY_RESTRICT q0 = queries.row(row(0));
+  const float* HWY_RESTRICT q1 = queries.row(row(1));
+  const float* HWY_RESTRICT q2 = queries.row(row(2));
+  const float* HWY_RESTRICT q3 = queries.row(row(3));
+  const float* HWY_RESTRICT q4 = queries.row(row(4));
+  const float* HWY_RESTRICT q5 = queries.row(row(5));
+  auto a0 = hn::Zero(d), a1 = a0, a2 = a0, a3 = a0, a4 = a0, a5 = a0;
+  auto b0 = a0, b1 = a0, b2 = a0, b3 = a0, b4 = a0, b5 = a0;
+  const auto add = [d](float x, auto key0, auto key1, auto& sum0, auto& sum1) HWY_ATTR {
+    const auto q = hn::Set(d, x);
+    sum0 = hn::MulAdd(q, key0, sum0);
+    sum1 = hn::MulAdd(q, key1, sum1);
+  };
   for (int64_t c = 0; c < queries.cols; ++c) {
     const auto key0 = LoadFloats(d, k0 + c * kKeyPanel);
     const auto key1 = LoadFloats(d, k1 + c * kKeyPanel);
-    auto q = hn::Set(d, q0[c]);
-    sum00 = hn::MulAdd(q, key0, sum00);
-    sum01 = hn::MulAdd(q, key1, sum01);
-    q = hn::Set(d, q1[c]);
-    sum10 = hn::MulAdd(q, key0, sum10);
-    sum11 = hn::MulAdd(q, key1, sum11);
-    q = hn::Set(d, q2[c]);
-    sum20 = hn::MulAdd(q, key0, sum20);
-    sum21 = hn::MulAdd(q, key1, sum21);
-    q = hn::Set(d, q3[c]);
-    sum30 = hn::MulAdd(q, key0, sum30);
-    sum31 = hn::MulAdd(q, key1, sum31);
+    add(q0[c], key0, key1, a0, b0);
+    add(q1[c], key0, key1, a1, b1);
+    add(q2[c], key0, key1, a2, b2);
+    add(q3[c], key0, key1, a3, b3);
+    add(q4[c], key0, key1, a4, b4);
+    add(q5[c], key0, key1, a5, b5);
   }
-  hn::StoreU(sum00, d, dots.row(r0));
-  hn::StoreU(sum01, d, dots.row(r0) + lanes);
-  hn::StoreU(sum10, d, dots.row(r1));
-  hn::StoreU(sum11, d, dots.row(r1) + lanes);
-  hn::StoreU(sum20, d, dots.row(r2));
-  hn::StoreU(sum21, d, dots.row(r2) + lanes);
-  hn::StoreU(sum30, d, dots.row(r3));
-  hn::StoreU(sum31, d, dots.row(r3) + lanes);
+  const auto store = [&](int64_t r, auto sum0, auto sum1) HWY_ATTR {
+    hn::StoreU(sum0, d, dots.row(row(r)));
+    hn::StoreU(sum1, d, dots.row(row(r)) + lanes);
+  };
+  store(0, a0, b0);
+  store(1, a1, b1);
+  store(2, a2, b2);
+  store(3, a3, b3);
+  store(4, a4, b4);
+  store(5, a5, b5);
 }
 
 // dots[r, i] = queries[r]·key i for the kTile keys in kTile/kKeyPanel panels at `panels`, of which only the first
 // `num_panels` >= 1 are in memory; what is stored for keys beyond them means nothing.
-// queries: [n, dim]; dots: [n, kTile]. kTile is a multiple of 4·kKeyPanel.
+// queries: [n, dim]; dots: [n, kTile]. kTile is a multiple of 2·kKeyPanel; of 8·kKeyPanel where single queries matter.
 template <int64_t kTile, typename Key>
 HWY_INLINE void PanelDots(MatrixView<const float> queries, const Key* HWY_RESTRICT panels, int64_t num_panels,
                           MatrixView<float> dots) {
-  static_assert(kTile % (4 * kKeyPanel) == 0, "every vector width divides the tile into groups of four");
+  static_assert(kTile % (2 * kKeyPanel) == 0, "every vector width divides the tile into pairs");
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(PanelTag()));
   const int64_t dim = queries.cols;
   const int64_t present = std::min(kTile, num_panels * kKeyPanel);
   // Past the panels in memory: any that are, instead.
   const auto keys_at = [&](int64_t i) { return panels + KeyPanelOffset(i < present ? i : 0, 0, dim); };
-  if (queries.rows == 1) {
-    for (int64_t i = 0; i < present; i += 4 * lanes) {
-      Dots1x4(queries.row(0), dim, keys_at(i), keys_at(i + lanes), keys_at(i + 2 * lanes), keys_at(i + 3 * lanes),
-              dots.row(0) + i);
+  if constexpr (kTile % (8 * kKeyPanel) == 0) {
+    for (int64_t i = 0; queries.rows == 1 && i < present; i += 8 * lanes) {
+      Dots1x8<Key>(queries.row(0), dim, keys_at, i, dots.row(0) + i);
     }
-    return;
+    if (queries.rows == 1) return;
   }
   for (int64_t i = 0; i < present; i += 2 * lanes) {
-    for (int64_t r = 0; r < queries.rows; r += 4) {
-      // A last group of fewer than four repeats its last query.
-      const int64_t last = queries.rows - 1;
-      Dots4x2(queries, r, std::min(r + 1, last), std::min(r + 2, last), std::min(r + 3, last), keys_at(i),
-              keys_at(i + lanes), dots.Cols(i, 2 * lanes));
+    for (int64_t r = 0; r < queries.rows; r += kDotsRows) {
+      Dots6x2(queries, r, keys_at(i), keys_at(i + lanes), dots.Cols(i, 2 * lanes));
     }
   }
 }

@@ -28,7 +28,7 @@ namespace {
 constexpr int64_t kKeyTile = 64;
 
 // Queries that share the loads of a key tile: no part of the result's bits.
-constexpr int64_t kQueryTile = 32;
+constexpr int64_t kQueryTile = 36;
 
 int64_t NumQueryTiles(const AttentionHead& head) { return (head.queries.rows + kQueryTile - 1) / kQueryTile; }
 
@@ -57,10 +57,9 @@ KeyRange VisibleKeys(const KeyValueSegment& segment, int64_t position, int64_t s
   return {std::max<int64_t>(oldest, 0), std::min(newest + 1, segment.count)};
 }
 
-// Up to kKeyTile keys of a segment, and what belongs to each (null for none).
+// What belongs to each of up to kKeyTile keys of a segment (null for nothing).
 template <typename Element>
 struct KeyTile {
-  const Element* keys = nullptr;
   const Element* values = nullptr;
   const float* biases = nullptr;
   const float* key_scales = nullptr;
@@ -174,9 +173,9 @@ HWY_INLINE void AddValues1x2(const float* HWY_RESTRICT weights, KeyRange range, 
   hn::StoreU(sum1, d, sums + lanes);
 }
 
-// The same for two vectors of channels and four queries, rows of `weights` and of `sums`.
+// The same for two vectors of channels and six queries, rows of `weights` and of `sums`: as many as fit 16 registers.
 template <typename Value>
-HWY_INLINE void AddValues4x2(MatrixView<const float> weights, KeyRange range, const Value* HWY_RESTRICT values,
+HWY_INLINE void AddValues6x2(MatrixView<const float> weights, KeyRange range, const Value* HWY_RESTRICT values,
                              int64_t stride, MatrixView<float> sums) {
   const PanelTag d;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
@@ -184,38 +183,43 @@ HWY_INLINE void AddValues4x2(MatrixView<const float> weights, KeyRange range, co
   const float* HWY_RESTRICT w1 = weights.row(1);
   const float* HWY_RESTRICT w2 = weights.row(2);
   const float* HWY_RESTRICT w3 = weights.row(3);
-  auto sum00 = hn::LoadU(d, sums.row(0)), sum01 = hn::LoadU(d, sums.row(0) + lanes);
-  auto sum10 = hn::LoadU(d, sums.row(1)), sum11 = hn::LoadU(d, sums.row(1) + lanes);
-  auto sum20 = hn::LoadU(d, sums.row(2)), sum21 = hn::LoadU(d, sums.row(2) + lanes);
-  auto sum30 = hn::LoadU(d, sums.row(3)), sum31 = hn::LoadU(d, sums.row(3) + lanes);
+  const float* HWY_RESTRICT w4 = weights.row(4);
+  const float* HWY_RESTRICT w5 = weights.row(5);
+  auto a0 = hn::LoadU(d, sums.row(0)), b0 = hn::LoadU(d, sums.row(0) + lanes);
+  auto a1 = hn::LoadU(d, sums.row(1)), b1 = hn::LoadU(d, sums.row(1) + lanes);
+  auto a2 = hn::LoadU(d, sums.row(2)), b2 = hn::LoadU(d, sums.row(2) + lanes);
+  auto a3 = hn::LoadU(d, sums.row(3)), b3 = hn::LoadU(d, sums.row(3) + lanes);
+  auto a4 = hn::LoadU(d, sums.row(4)), b4 = hn::LoadU(d, sums.row(4) + lanes);
+  auto a5 = hn::LoadU(d, sums.row(5)), b5 = hn::LoadU(d, sums.row(5) + lanes);
+  const auto add = [d](float x, auto value0, auto value1, auto& sum0, auto& sum1) HWY_ATTR {
+    const auto weight = hn::Set(d, x);
+    sum0 = hn::MulAdd(weight, value0, sum0);
+    sum1 = hn::MulAdd(weight, value1, sum1);
+  };
   for (int64_t i = range.begin; i < range.end; ++i) {
     const auto value0 = LoadFloats(d, values + i * stride);
     const auto value1 = LoadFloats(d, values + i * stride + lanes);
-    auto weight = hn::Set(d, w0[i]);
-    sum00 = hn::MulAdd(weight, value0, sum00);
-    sum01 = hn::MulAdd(weight, value1, sum01);
-    weight = hn::Set(d, w1[i]);
-    sum10 = hn::MulAdd(weight, value0, sum10);
-    sum11 = hn::MulAdd(weight, value1, sum11);
-    weight = hn::Set(d, w2[i]);
-    sum20 = hn::MulAdd(weight, value0, sum20);
-    sum21 = hn::MulAdd(weight, value1, sum21);
-    weight = hn::Set(d, w3[i]);
-    sum30 = hn::MulAdd(weight, value0, sum30);
-    sum31 = hn::MulAdd(weight, value1, sum31);
+    add(w0[i], value0, value1, a0, b0);
+    add(w1[i], value0, value1, a1, b1);
+    add(w2[i], value0, value1, a2, b2);
+    add(w3[i], value0, value1, a3, b3);
+    add(w4[i], value0, value1, a4, b4);
+    add(w5[i], value0, value1, a5, b5);
   }
-  hn::StoreU(sum00, d, sums.row(0));
-  hn::StoreU(sum01, d, sums.row(0) + lanes);
-  hn::StoreU(sum10, d, sums.row(1));
-  hn::StoreU(sum11, d, sums.row(1) + lanes);
-  hn::StoreU(sum20, d, sums.row(2));
-  hn::StoreU(sum21, d, sums.row(2) + lanes);
-  hn::StoreU(sum30, d, sums.row(3));
-  hn::StoreU(sum31, d, sums.row(3) + lanes);
+  const auto store = [&](int64_t r, auto sum0, auto sum1) HWY_ATTR {
+    hn::StoreU(sum0, d, sums.row(r));
+    hn::StoreU(sum1, d, sums.row(r) + lanes);
+  };
+  store(0, a0, b0);
+  store(1, a1, b1);
+  store(2, a2, b2);
+  store(3, a3, b3);
+  store(4, a4, b4);
+  store(5, a5, b5);
 }
 
 // sums[r] += Σ over the keys of ranges[r], ascending, of weights[r, i]·value i.  sums.cols: a multiple of 2·lanes.
-// Keys that only some of four queries see are added for these alone: a value out of sight is never touched.
+// Keys that only some of six queries see are added for these alone: a value out of sight is never touched.
 template <typename Value>
 HWY_INLINE void AddValues(MatrixView<const float> weights, const KeyRange* ranges, const Value* HWY_RESTRICT values,
                           int64_t stride, MatrixView<float> sums) {
@@ -232,34 +236,32 @@ HWY_INLINE void AddValues(MatrixView<const float> weights, const KeyRange* range
     };
     for (int64_t r = 0; r < sums.rows;) {
       KeyRange common = ranges[r];
-      if (r + 4 <= sums.rows) {
-        for (int64_t j = r + 1; j < r + 4; ++j) {
+      if (r + 6 <= sums.rows) {
+        for (int64_t j = r + 1; j < r + 6; ++j) {
           common = {std::max(common.begin, ranges[j].begin), std::min(common.end, ranges[j].end)};
         }
       }
-      if (r + 4 > sums.rows || common.empty()) {
+      if (r + 6 > sums.rows || common.empty()) {
         add(r, ranges[r]);
         ++r;
         continue;
       }
-      for (int64_t j = r; j < r + 4; ++j) add(j, {ranges[j].begin, common.begin});
-      AddValues4x2(weights.Rows(r, 4), common, values + c, stride, sums.Rows(r, 4).Cols(c, 2 * lanes));
-      for (int64_t j = r; j < r + 4; ++j) add(j, {common.end, ranges[j].end});
-      r += 4;
+      for (int64_t j = r; j < r + 6; ++j) add(j, {ranges[j].begin, common.begin});
+      AddValues6x2(weights.Rows(r, 6), common, values + c, stride, sums.Rows(r, 6).Cols(c, 2 * lanes));
+      for (int64_t j = r; j < r + 6; ++j) add(j, {common.end, ranges[j].end});
+      r += 6;
     }
   }
 }
 
-// One tile of one segment for all queries of a query tile. `visible` is the union of `ranges`.
+// One tile of one segment for all queries of a query tile, whose dot products with it are in `weights`. `visible` is
+// the union of `ranges`.
 template <typename Element>
-void AttendToTile(MatrixView<const float> queries, const KeyTile<Element>& tile, int64_t v_dim, float scale,
+void AttendToTile(MatrixView<float> weights, const KeyTile<Element>& tile, int64_t v_dim, float scale,
                   const KeyRange* ranges, KeyRange visible, SoftmaxState* states, MatrixView<float> sums) {
   const Element* const values = tile.values;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(PanelTag()));
-  HWY_ALIGN float weight_memory[kQueryTile * kKeyTile];
-  const MatrixView<float> weights(weight_memory, queries.rows, kKeyTile);
-  PanelDots<kKeyTile>(queries, tile.keys, (visible.end + kKeyPanel - 1) / kKeyPanel, weights);
-  for (int64_t r = 0; r < queries.rows; ++r) {
+  for (int64_t r = 0; r < weights.rows; ++r) {
     if (ranges[r].empty()) continue;
     ScaleKeys(tile.key_scales, ranges[r], weights.row(r));
     SoftmaxTile(weights.row(r), ranges[r], scale, tile.biases, states[r], sums.row(r), sums.cols);
@@ -287,24 +289,42 @@ void AttendToSegment(const AttentionHead& head, int64_t first_query, int64_t num
   const MatrixView<const float> queries =
       (own_queries ? head.state_queries : head.queries).Rows(first_query, num_queries);
   const float scale = segment.is_state ? head.state_scale : head.window_scale;
+  const auto num_panels = [](int64_t keys) { return (keys + kKeyPanel - 1) / kKeyPanel; };
+  HWY_ALIGN float memory[kQueryTile * kKeyTile];
+  MatrixView<float> weights(memory, num_queries, kKeyTile);
+  // A single query is multiplied with two tiles at once: one has too few sums to hide their latency.
+  constexpr int64_t kTwoTiles = 2 * kKeyTile;
+  KeyRange multiplied;
   for (int64_t first = 0; first < segment.count; first += kKeyTile) {
     KeyRange ranges[kQueryTile];
     KeyRange visible = {kKeyTile, 0};
+    int64_t end = 0;  // of what any query sees, in this tile or later ones
     for (int64_t r = 0; r < num_queries; ++r) {
       const KeyRange all = VisibleKeys(segment, head.first_position + first_query + r, head.span);
       ranges[r] = {std::max(all.begin - first, int64_t{0}), std::min(all.end - first, kKeyTile)};
       if (ranges[r].empty()) continue;
       visible = {std::min(visible.begin, ranges[r].begin), std::max(visible.end, ranges[r].end)};
+      end = std::max(end, all.end);
     }
     if (visible.empty()) continue;
+    const Element* const keys = static_cast<const Element*>(segment.keys) + first * queries.cols;
+    if (num_queries > 1) {
+      PanelDots<kKeyTile>(queries, keys, num_panels(visible.end), weights);
+    } else {
+      if (first >= multiplied.end) {
+        multiplied = {first, first + kTwoTiles};
+        const int64_t count = std::min(end - first, kTwoTiles);
+        PanelDots<kTwoTiles>(queries, keys, num_panels(count), MatrixView<float>(memory, 1, kTwoTiles));
+      }
+      weights.data = memory + (first - multiplied.begin);
+    }
     const auto from_first = [first](const float* of_keys) { return of_keys == nullptr ? nullptr : of_keys + first; };
     KeyTile<Element> tile;
-    tile.keys = static_cast<const Element*>(segment.keys) + first * queries.cols;
     tile.values = static_cast<const Element*>(segment.values) + first * head.out.cols;
     tile.biases = from_first(segment.biases);
     tile.key_scales = from_first(segment.key_scales);
     tile.value_scales = from_first(segment.value_scales);
-    AttendToTile(queries, tile, head.out.cols, scale, ranges, visible, states, sums);
+    AttendToTile(weights, tile, head.out.cols, scale, ranges, visible, states, sums);
   }
 }
 

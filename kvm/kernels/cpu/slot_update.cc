@@ -27,7 +27,7 @@ namespace {
 
 // Rows and tokens that are multiplied with each other at a time; no part of the result.
 constexpr int64_t kRowTile = 64;
-constexpr int64_t kTokenTile = 32;
+constexpr int64_t kTokenTile = 36;
 
 constexpr float kLowest = -std::numeric_limits<float>::infinity();
 

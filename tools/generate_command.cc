@@ -19,6 +19,7 @@
 #include "tools/format.h"
 #include "tools/model_flags.h"
 #include "tools/progress.h"
+#include "tools/state_fits.h"
 #include "tools/stop_filter.h"
 #include "tools/text_input.h"
 
@@ -164,6 +165,9 @@ absl::Status RunGenerate(absl::Span<const std::string> args, Console& console) {
     values.options.num_drawable = std::min<int64_t>(tokenizer->vocab_size(), model.vocab_size());
     values.options.end_token = tokenizer->end_of_text();
   }
+
+  // Of the prompt alone: the rest may end long before --max-tokens.
+  RETURN_IF_ERROR(CheckStateFits(model.spec(), loaded.options.state, 1, static_cast<int64_t>(prompt.size())));
 
   Progress progress(console, "prompt", "tokens", static_cast<int64_t>(prompt.size()));
   values.options.on_prompt = [&](int64_t done) {

@@ -11,7 +11,9 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "kvm/io/tensor_stream.h"
 #include "kvm/model/stack.pb.h"
 #include "kvm/model/weight_source.h"
 
@@ -31,9 +33,18 @@ class ContentHash {
   char rest_[kBlock] = {};  // the first length_ % kBlock bytes of the next block
 };
 
-// What a model is: its spec and every tensor's name, dtype, shape and elements. The same for the same model in any form
-// of file.
-uint64_t ModelFingerprint(const StackSpec& spec, const WeightSource& weights);
+// How a fingerprint takes the spec.
+enum class SpecForm {
+  kCanonical,  // as CanonicalStack
+  kAsWritten,  // as it is: what packed models of version 1 state
+};
+
+// What a model is: its canonical spec and every tensor's name, dtype, shape and elements. The same for the same model
+// in any form of file.
+uint64_t ModelFingerprint(const StackSpec& spec, const WeightSource& weights, SpecForm form = SpecForm::kCanonical);
+// The same of tensors that come in the order of their names. Errors of the stream.
+absl::StatusOr<uint64_t> ModelFingerprint(const StackSpec& spec, const TensorStream& tensors,
+                                          SpecForm form = SpecForm::kCanonical);
 
 }  // namespace kvm
 

@@ -40,16 +40,22 @@ absl::StatusOr<absl::string_view> FindHeader(absl::string_view file, const std::
   const auto refuse = [&](absl::string_view why) {
     return absl::InvalidArgumentError(absl::StrCat(path, ": not a packed model: ", why));
   };
+  const auto cut_short = [&](auto... why) {
+    return absl::InvalidArgumentError(absl::StrCat(path, ": the file is cut short: ", why...));
+  };
+  if (!file.empty() && file.size() < kPackedFrame &&
+      file.substr(0, kPackedMagic.size()) == kPackedMagic.substr(0, file.size())) {
+    return cut_short("it has ", file.size(), " bytes; expected at least ", kPackedFrame);
+  }
   if (!absl::StartsWith(file, kPackedMagic)) {
     return refuse(absl::StrCat("it does not begin with KVMPACK", LooksLike(file.substr(0, kFileKindBytes))));
   }
-  if (file.size() < kPackedFrame) {
-    return refuse(absl::StrCat("the file has ", file.size(), " bytes; expected at least ", kPackedFrame));
-  }
   const uint64_t length = ReadUint64(file.substr(8));
-  if (length > kMaxPackedHeader || length > file.size() - kPackedFrame) {
-    return refuse(absl::StrCat("a header of ", length, " bytes; expected at most ",
-                               std::min<uint64_t>(kMaxPackedHeader, file.size() - kPackedFrame)));
+  if (length > kMaxPackedHeader) {
+    return refuse(absl::StrCat("a header of ", length, " bytes; expected at most ", kMaxPackedHeader));
+  }
+  if (length > file.size() - kPackedFrame) {
+    return cut_short("a header of ", length, " bytes and only ", file.size() - kPackedFrame, " bytes for it");
   }
   const absl::string_view header = file.substr(kPackedFrame, length);
   ContentHash hash;
@@ -95,8 +101,7 @@ absl::StatusOr<PackedSize> SizeOfPacked(const PackedTensor& tensor, const std::s
     return absl::InvalidArgumentError(absl::StrCat(path, ": tensor ", Quoted(tensor.name()), why...));
   };
   PackedSize size;
-  if (!ParseDType(tensor.dtype(), &size.dtype) ||
-      (size.dtype != DType::kF32 && size.dtype != DType::kBF16 && size.dtype != DType::kF16)) {
+  if (!ParseDType(tensor.dtype(), &size.dtype) || !IsPackable(size.dtype)) {
     return refuse(" has dtype ", Quoted(tensor.dtype()), "; expected F32, BF16 or F16");
   }
   if (tensor.shape_size() > kMaxRank) return refuse(": shape has more than ", kMaxRank, " extents");
@@ -134,9 +139,9 @@ absl::StatusOr<PackedHeader> ParsePackedHeader(absl::string_view file, const std
   if (!header.ParseFromArray(bytes.data(), static_cast<int>(bytes.size()))) {
     return absl::InvalidArgumentError(absl::StrCat(path, ": the header is no PackedHeader"));
   }
-  if (header.version() != kPackedVersion) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(path, ": a packed model of version ", header.version(), "; expected ", kPackedVersion));
+  if (header.version() < kFirstPackedVersion || header.version() > kPackedVersion) {
+    return absl::InvalidArgumentError(absl::StrCat(path, ": a packed model of version ", header.version(),
+                                                   "; expected ", kFirstPackedVersion, " to ", kPackedVersion));
   }
   const absl::Status valid = ValidateStack(header.spec());
   if (!valid.ok()) return absl::InvalidArgumentError(absl::StrCat(path, ": ", valid.message()));

@@ -10,6 +10,8 @@
 #include "kvm/io/packed.pb.h"
 #include "kvm/io/packed_file.h"
 #include "kvm/io/packed_layout.h"
+#include "kvm/io/tensor_stream.h"
+#include "kvm/io/utf8.h"
 #include "kvm/kernels/cpu/matmul.h"
 #include "kvm/kernels/dtype.h"
 #include "kvm/kernels/tensor.h"
@@ -42,6 +44,11 @@ absl::Status AddTensor(const std::string& name, const TensorInfo& info, PackedTe
     const PackedTensor& last = header->tensors(header->tensors_size() - 1);
     end = last.offset() + last.size();
   }
+  if (!IsPackable(info.dtype)) {
+    return absl::InvalidArgumentError(absl::StrCat(path, ": tensor ", Quoted(name), " has dtype ", Name(info.dtype),
+                                                   "; packed models hold F32, BF16 and F16: convert it with "
+                                                   "--dtype=f32"));
+  }
   PackedTensor tensor;
   tensor.set_name(name);
   tensor.set_layout(layout);
@@ -54,14 +61,14 @@ absl::Status AddTensor(const std::string& name, const TensorInfo& info, PackedTe
   return absl::OkStatus();
 }
 
-absl::StatusOr<PackedHeader> HeaderOf(const StackSpec& spec, const WeightSource& weights,
+absl::StatusOr<PackedHeader> HeaderOf(const StackSpec& spec, const TensorStream& tensors,
                                       const std::map<std::string, std::string>& config, const std::string& path) {
   PackedHeader header;
   header.set_version(kPackedVersion);
   *header.mutable_spec() = spec;
-  header.set_fingerprint(ModelFingerprint(spec, weights));
-  for (const std::string& name : weights.Names()) {
-    const TensorInfo info = *weights.Info(name);
+  ASSIGN_OR_RETURN(const uint64_t fingerprint, ModelFingerprint(spec, tensors));
+  header.set_fingerprint(fingerprint);
+  for (const auto& [name, info] : tensors.tensors) {
     const bool panels = IsMultipliedWith(name, info);
     RETURN_IF_ERROR(AddTensor(name, info, panels ? PackedTensor::PANELS : PackedTensor::ROWS, path, &header));
     if (name == kEmbedding && spec.tied_head()) {
@@ -79,9 +86,10 @@ absl::StatusOr<PackedHeader> HeaderOf(const StackSpec& spec, const WeightSource&
 }  // namespace
 
 absl::Status WritePackedModel(const std::string& path, const StackSpec& spec, const WeightSource& weights,
-                              const std::map<std::string, std::string>& config) {
+                              const std::map<std::string, std::string>& config, const TensorWriting& writing) {
   RETURN_IF_ERROR(CheckWeights(spec, weights));
-  ASSIGN_OR_RETURN(const PackedHeader header, HeaderOf(spec, weights, config, path));
+  const TensorStream tensors = StreamWeights(weights, weights.Names(), writing);
+  ASSIGN_OR_RETURN(const PackedHeader header, HeaderOf(spec, tensors, config, path));
   const std::string bytes = header.SerializeAsString();
   if (bytes.size() > kMaxPackedHeader) {
     return absl::InvalidArgumentError(absl::StrCat(path, ": the table of tensors takes ", bytes.size(),
@@ -96,14 +104,16 @@ absl::Status WritePackedModel(const std::string& path, const StackSpec& spec, co
   uint64_t end = 0;
   for (const PackedTensor& tensor : header.tensors()) {
     RETURN_IF_ERROR(file.Append(Padding(end)));
-    const TensorView& view = *weights.Find(tensor.name());
+    RETURN_IF_ERROR(CheckNotCancelled(writing.cancelled));
+    ASSIGN_OR_RETURN(const HeldTensor held, tensors.read(tensor.name()));
+    const TensorView& view = held.view;
     PackedMatrix packed;  // owns what `data` shows when it is a matrix
     const void* data = view.data;
     if (tensor.layout() == PackedTensor::PANELS) {
       packed = PackedMatrix::Pack(view, PanelStorage(view.dtype));
       data = packed.view().data;
     }
-    if (tensor.size() > 0) RETURN_IF_ERROR(file.Append({static_cast<const char*>(data), tensor.size()}));
+    RETURN_IF_ERROR(AppendPieces({static_cast<const char*>(data), tensor.size()}, writing.cancelled, &file));
     end = tensor.offset() + tensor.size();
   }
   return file.Commit();

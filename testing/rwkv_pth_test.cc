@@ -85,7 +85,9 @@ TEST(RwkvPth, TakesTheTokenizerBesideIt) {
 TEST(RwkvPth, NoOtherCheckpointIsAModel) {
   const absl::StatusOr<OpenedModel> opened = OpenModel(Data("state_dict.pth"));
   EXPECT_EQ(opened.status().code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_THAT(std::string(opened.status().message()), HasSubstr("state_dict.pth: a PyTorch checkpoint whose tensors"));
+  EXPECT_THAT(
+      std::string(opened.status().message()),
+      HasSubstr("state_dict.pth: a PyTorch checkpoint, of which only those of RWKV-7 are read alone; its tensors"));
 }
 
 }  // namespace

@@ -12,6 +12,7 @@
 #include "kvm/status_macros.h"
 #include "tools/format.h"
 #include "tools/machine.h"
+#include "tools/state_fits.h"
 
 namespace kvm {
 namespace {
@@ -46,7 +47,7 @@ absl::StatusOr<LoadedModel> MakeModel(const FlagSet& flags, const ModelFlags& va
                                       ExecutionContext& context, Console& console) {
   LoadedModel loaded;
   ASSIGN_OR_RETURN(loaded.options, ResolveModelOptions(flags, values));
-  RETURN_IF_ERROR(CheckStateFits(spec, loaded.options.state));
+  RETURN_IF_ERROR(CheckStateFits(spec, loaded.options.state, 1, 1));
   ASSIGN_OR_RETURN(const std::unique_ptr<WeightSource> weights,
                    DrawRandomWeights(spec, static_cast<uint64_t>(values.seed), context.pool, console));
   ASSIGN_OR_RETURN(loaded.model, LanguageModel::Create(spec, *weights, loaded.options));

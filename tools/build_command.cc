@@ -29,6 +29,7 @@
 #include "tools/stack_flags.h"
 #include "tools/stack_report.h"
 #include "tools/state_report.h"
+#include "tools/tokenizer_flags.h"
 
 namespace kvm {
 namespace {
@@ -108,6 +109,7 @@ absl::Status WriteModel(const BuildFlags& values, const Composition& composition
   const std::unique_ptr<WeightSource> weights = GraftWeights(composition.spec, composition.plan, *fresh);
   ModelWriteOptions write;
   write.dtype = ParseDTypeFlag(values.dtype);
+  write.cancelled = console.interrupted;
   write.tokenizer_path = values.tokenizer.empty() ? composition.tokenizer_path : values.tokenizer;
   RETURN_IF_ERROR(WriteModelFolder(values.out, composition.spec, *weights, FolderForm::kStack, write));
   console.err << "wrote " << values.out << std::endl;
@@ -141,6 +143,7 @@ absl::Status RunBuild(absl::Span<const std::string> args, Console& console) {
   ASSIGN_OR_RETURN(const Composition composition, ComposeStack(flags, values.stack, values.graft, console));
   const StackSpec& spec = composition.spec;
   RETURN_IF_ERROR(CheckTokenizer(values.tokenizer, spec));
+  if (values.tokenizer.empty() && !values.out.empty()) NoteBrokenTokenizer(composition.tokenizer_path, console);
   const DType state = StateDType(values.model.state);
   if (!values.out.empty()) {
     RETURN_IF_ERROR(CheckFree(values.out));

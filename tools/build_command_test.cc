@@ -1,6 +1,7 @@
 #include "tools/build_command.h"
 
 #include <cstring>
+#include <filesystem>
 #include <functional>
 #include <string>
 #include <vector>
@@ -228,6 +229,31 @@ TEST_F(BuildCommandTest, GraftsKvmLayersOntoRwkv) {
   ASSERT_EQ(Run({"generate", "--model=" + whole, "--prompt-ids=1,2", "--max-tokens=20", "--threads=1"}), 0) << err_;
 }
 
+// What is grafted brings its mixers along, whatever part of the stack it is, and later grafts override earlier ones.
+TEST_F(BuildCommandTest, GraftedLayersBringTheirMixers) {
+  const auto build = [&](const std::string& letter, const std::string& out, const char* seed) {
+    return Run({"build", "--pattern=" + letter, "--layers=4", "--width=64", "--vocab=100", "--heads=2", "--rotary=8",
+                "--chunk=8", "--threads=1", "--block-output-gain=1", std::string("--seed=") + seed,
+                "--out=" + Path(out)});
+  };
+  ASSERT_EQ(build("R", "r", "1"), 0) << err_;
+  ASSERT_EQ(build("K", "k", "2"), 0) << err_;
+  ASSERT_EQ(build("A", "a", "3"), 0) << err_;
+  const auto everything = [](const std::string&) { return true; };
+  ASSERT_EQ(Run({"build", "--base=" + Path("r"), "--graft=all=" + Path("k"), "--out=" + Path("all")}), 0) << err_;
+  ExpectSame(Path("k"), Path("all"), everything);
+  ASSERT_EQ(Run({"build", "--base=" + Path("r"), "--replace=2=S", "--heads=2", "--rotary=8", "--graft=0-1=" + Path("a"),
+                 "--graft=0-3=" + Path("k"), "--graft=mixer:3=" + Path("a"), "--out=" + Path("twice")}),
+            0)
+      << err_;
+  const auto mixer_of_3 = [](const std::string& name) { return name.find("h.3.attn.") != std::string::npos; };
+  ExpectSame(Path("a"), Path("twice"), mixer_of_3);
+  ExpectSame(Path("k"), Path("twice"),
+             [&](const std::string& name) { return name.find(".h.") != std::string::npos && !mixer_of_3(name); });
+  ASSERT_EQ(Run({"inspect", Path("twice")}), 0) << err_;
+  EXPECT_THAT(out_, HasSubstr("layers 0-2\n"));
+}
+
 TEST_F(BuildCommandTest, RefusesGraftsThatDoNotFit) {
   const std::string out = Path("out");
   const std::string kvm = "--graft=1=" + Golden("kvm_sqrt");
@@ -237,6 +263,8 @@ TEST_F(BuildCommandTest, RefusesGraftsThatDoNotFit) {
   EXPECT_THAT(err_, HasSubstr("h.1.mlp.c_fc.weight: has shape [96, 32], expected [128, 32]"));
   EXPECT_EQ(Run({"build", "--base=" + Golden("rwkv7"), "--replace=2=K", "--heads=2", "--rotary=8"}), 1);
   EXPECT_THAT(err_, HasSubstr("--replace=2=K: layer 2: the stack has 2 layers"));
+  EXPECT_EQ(Run({"build", "--base=" + Golden("rwkv7"), "--replace=1=K", "--heads=5", "--rotary=8"}), 2);
+  EXPECT_THAT(err_, HasSubstr("--heads: got 5, expected a divisor of the width (32)"));
   EXPECT_EQ(Run({"build", "--base=absent", "--out=" + out}), 1);
   for (const std::vector<std::string>& more : std::vector<std::vector<std::string>>{{"--replace=1=X"},
                                                                                     {"--replace=1=KK"},
@@ -263,20 +291,22 @@ TEST_F(BuildCommandTest, BadShapesNameTheirFlags) {
     std::string message;
   } cases[] = {
       {{"--pattern=K", "--heads=7"}, "--heads: got 7, expected a divisor of the width (768)"},
-      {{"--pattern=A", "--heads=16777217"}, "--heads: got 16777217"},
+      {{"--pattern=A", "--heads=16777217"}, "--heads=16777217: expected an integer from 1 to 16777216"},
       {{"--pattern=S", "--kv-heads=4"}, "--kv-heads: got 4, expected a divisor"},
       {{"--pattern=K", "--rotary=128"}, "--rotary: got 128, expected less than the 128"},
       {{"--pattern=KA", "--rotary=7"}, "--rotary: got 7, expected an even number (see"},
       {{"--pattern=R", "--rwkv-heads=7"}, "--rwkv-heads: got 7, expected a divisor"},
-      {{"--pattern=K", "--chunk=16777217"}, "--chunk: got 16777217, expected a whole number from 1 to 16777216"},
-      {{"--pattern=K", "--window-chunks=16777217"}, "--window-chunks: got 16777217"},
+      {{"--pattern=K", "--chunk=16777217"}, "--chunk=16777217: expected an integer from 1 to 16777216"},
+      {{"--pattern=K", "--window-chunks=16777217"}, "--window-chunks=16777217: expected an integer from 1 to 16777216"},
       {{"--pattern=K", "--sinks=257"}, "--sinks: got 257, expected at most chunk_len (256)"},
-      {{"--pattern=S", "--sliding-window=16777217"}, "--sliding-window: got 16777217"},
-      {{"--pattern=K", "--vocab=16777217"}, "--vocab: got 16777217, expected a whole number from 1 to 16777216"},
-      {{"--pattern=R", "--width=16777280"}, "--width: got 16777280"},
+      {{"--pattern=S", "--sliding-window=16777217"},
+       "--sliding-window=16777217: expected an integer from 1 to 16777216"},
+      {{"--pattern=K", "--vocab=16777217"}, "--vocab=16777217: expected an integer from 1 to 16777216"},
+      {{"--pattern=R", "--width=16777280"}, "--width=16777280: expected an integer from 1 to 16777216"},
       {{"--pattern=K", "--budget=sqrt:0"}, "--budget: got 0, expected a number above 0"},
       {{"--pattern=K", "--budget=power:1:2"}, "--budget: got 2, expected a number from 0 to 1"},
-      {{"--pattern=K", "--mlp-expansion=0"}, "--mlp-expansion: got 0"},
+      {{"--pattern=K", "--mlp-expansion=0"}, "--mlp-expansion=0: expected a number above 0 and at most 1000"},
+      {{"--pattern=K", "--mlp-expansion=0.01"}, "--mlp-expansion: got 0.01, expected a number that makes the MLP 32"},
       {{"--pattern=K", "--layers=4097"}, "--layers=4097: expected an integer from 1 to 4096"},
       {{"--pattern=R", "--width=200"}, "--width=200 is no multiple of 64"},
   };
@@ -314,6 +344,21 @@ TEST_F(BuildCommandTest, InterruptLeavesNoFolder) {
   interrupted_ = true;
   EXPECT_EQ(RunSmall({"--out=" + Path("model")}), 130);
   EXPECT_FALSE(std::filesystem::exists(Path("model")));
+}
+
+TEST_F(BuildCommandTest, InterruptWhileABaseIsWritten) {
+  const std::string out = Path("model");
+  int interrupted = 0;
+  for (int at = 1;; at += 10) {
+    interrupted_ = false;
+    interrupt_at_ = at;
+    const int exit_status = Run({"build", "--base=" + Golden("kvm_sqrt"), "--dtype=bf16", "--out=" + out});
+    if (exit_status == 0) break;
+    ++interrupted;
+    EXPECT_EQ(exit_status, 130) << err_;
+    EXPECT_FALSE(std::filesystem::exists(out)) << at;
+  }
+  EXPECT_GT(interrupted, 3);
 }
 
 TEST_F(BuildCommandTest, RefusesBadFlags) {

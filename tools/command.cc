@@ -7,8 +7,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "kvm/io/utf8.h"
+#include "kvm/nearest_name.h"
 #include "tools/command_status.h"
-#include "tools/nearest_name.h"
 
 namespace kvm {
 namespace {

@@ -35,7 +35,7 @@ absl::Status OutputClosed() {
 
 bool IsUsageError(const absl::Status& status) { return Is(status, "usage"); }
 bool IsHelpRequest(const absl::Status& status) { return Is(status, "help"); }
-bool IsInterrupted(const absl::Status& status) { return Is(status, "interrupted"); }
+bool IsInterrupted(const absl::Status& status) { return absl::IsCancelled(status) && !IsHelpRequest(status); }
 bool IsOutputClosed(const absl::Status& status) { return Is(status, "output"); }
 
 }  // namespace kvm

@@ -22,6 +22,7 @@ absl::Status OutputClosed();
 
 bool IsUsageError(const absl::Status& status);
 bool IsHelpRequest(const absl::Status& status);
+// Also of what libraries return when they were told to stop: Cancelled.
 bool IsInterrupted(const absl::Status& status);
 bool IsOutputClosed(const absl::Status& status);
 

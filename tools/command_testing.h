@@ -25,7 +25,10 @@ class CommandFixture : public ::testing::Test {
   int Run(const std::vector<std::string>& args, const std::string& input = "") {
     std::istringstream in(input);
     std::ostringstream out, err;
-    Console console{in, out, err, false, [this] { return interrupted_; }};
+    Console console{in, out, err, false, [this] {
+                      if (interrupt_at_ > 0 && --interrupt_at_ == 0) interrupted_ = true;
+                      return interrupted_;
+                    }};
     const int exit_status = RunCommandLine(AllCommands(), args, console);
     out_ = out.str();
     err_ = err.str();
@@ -59,6 +62,7 @@ class CommandFixture : public ::testing::Test {
   std::string out_;
   std::string err_;
   bool interrupted_ = false;
+  int interrupt_at_ = 0;  // unless 0, the question for Ctrl-C that is first answered with yes
 };
 
 }  // namespace kvm

@@ -13,12 +13,12 @@
 #include "kvm/io/model_file.h"
 #include "kvm/io/model_writer.h"
 #include "kvm/status_macros.h"
-#include "tools/command_status.h"
 #include "tools/dtype_flag.h"
 #include "tools/flag_set.h"
 #include "tools/model_flags.h"
 #include "tools/output_paths.h"
 #include "tools/tensor_report.h"
+#include "tools/tokenizer_flags.h"
 
 namespace kvm {
 namespace {
@@ -91,8 +91,9 @@ absl::Status RunConvert(absl::Span<const std::string> args, Console& console) {
   }
   ASSIGN_OR_RETURN(const OpenedModel opened, OpenModelWithNotes(positionals[0], console));
   RETURN_IF_ERROR(CheckOutsideModel(out, opened.model.path));
-  if (console.interrupted()) return Interrupted();
+  NoteBrokenTokenizer(opened.model.tokenizer_path, console);
   ModelWriteOptions options;
+  options.cancelled = console.interrupted;
   options.dtype = ParseDTypeFlag(values.dtype);
   options.max_shard_bytes = *shard_bytes;
   options.config = opened.model.config;

@@ -159,6 +159,81 @@ TEST_F(ConvertCommandTest, DamageIsFound) {
   EXPECT_THAT(err_, HasSubstr("a.kvm: the weights are not those that the header's fingerprint speaks of"));
 }
 
+// And is not passed on, under whatever new checksums.
+TEST_F(ConvertCommandTest, DamageIsNotConverted) {
+  ASSERT_EQ(Run({"convert", Golden("rwkv7"), Path("a.kvm")}), 0) << err_;
+  ASSERT_EQ(Run({"convert", Golden("rwkv7"), Path("a.pth")}), 0) << err_;
+  for (const std::string& in : {Path("a.kvm"), Path("a.pth")}) {
+    std::string bytes = ReadAll(in);
+    // Inside the weights of either form.
+    bytes[bytes.size() / 2] = static_cast<char>(bytes[bytes.size() / 2] ^ 1);
+    WriteAll(in, bytes);
+    for (const char* out : {"b", "b.kvm", "b.pth", "b.safetensors"}) {
+      for (const char* dtype : {"--dtype=as-is", "--dtype=bf16"}) {
+        ExpectRefused({"convert", dtype, in, Path(out)}, 1, in + ": ");
+        EXPECT_THAT(err_, HasSubstr("damaged"));
+      }
+    }
+    EXPECT_EQ(Run({"build", "--base=" + in, "--out=" + Path("b")}), 1);
+    EXPECT_THAT(err_, HasSubstr("damaged"));
+    EXPECT_EQ(Run({"inspect", "--check", in}), 1);
+    EXPECT_FALSE(Exists(Path("b")));
+  }
+}
+
+TEST_F(ConvertCommandTest, InterruptLeavesNothing) {
+  const std::string in = Path("in.pth");
+  ASSERT_EQ(Run({"convert", Golden("rwkv7"), in}), 0) << err_;
+  const auto names = [] {
+    std::vector<std::string> names;
+    for (const auto& entry : fs::recursive_directory_iterator(Path(""))) names.push_back(entry.path().string());
+    return names;
+  };
+  const std::vector<std::string> before = names();
+  const std::vector<std::string> forms[] = {
+      {Path("new/b"), "--shard-size=50KB"}, {Path("new/b.kvm")}, {Path("new/b.pth")}, {Path("new/b.safetensors")}};
+  for (const std::vector<std::string>& form : forms) {
+    std::vector<std::string> args = {"convert", "--dtype=bf16", in};
+    args.insert(args.end(), form.begin(), form.end());
+    int interrupted = 0;
+    for (int at = 1;; at += 10) {
+      interrupted_ = false;
+      interrupt_at_ = at;
+      const int exit_status = Run(args);
+      if (exit_status == 0) break;
+      ++interrupted;
+      EXPECT_EQ(exit_status, 130) << err_;
+      EXPECT_EQ(err_, "kvm: interrupted\n");
+      EXPECT_EQ(names(), before) << form[0] << " " << at;
+    }
+    // Both while the source is checked and while the model is written.
+    EXPECT_GT(interrupted, 10) << form[0];
+    fs::remove_all(Path("new"));
+  }
+}
+
+TEST_F(ConvertCommandTest, BrokenTokenizersAreNoted) {
+  ASSERT_EQ(Run({"convert", Golden("kvm_sqrt"), Path("m")}), 0) << err_;
+  const struct {
+    std::string text, note;
+  } cases[] = {{"version https://git-lfs.github.com/spec/v1\n", "it looks like a Git LFS pointer"},
+               {std::string(64, '\0'), "it begins with zeros"},
+               {"", "it is empty"}};
+  for (const auto& c : cases) {
+    WriteAll(Path("m/tokenizer.json"), c.text);
+    for (const std::vector<std::string>& args : {std::vector<std::string>{"inspect", Path("m")},
+                                                 {"convert", Path("m"), Path("n.kvm")},
+                                                 {"build", "--base=" + Path("m"), "--out=" + Path("n")}}) {
+      EXPECT_EQ(Run(args), 0) << err_;
+      EXPECT_THAT(err_, HasSubstr("note: the tokenizer cannot be used: " + Path("m/tokenizer.json")));
+      EXPECT_THAT(err_, HasSubstr(c.note));
+    }
+    fs::remove_all(Path("n"));
+    fs::remove(Path("n.kvm"));
+    fs::remove(Path("n.tokenizer.json"));
+  }
+}
+
 TEST_F(ConvertCommandTest, RefusesWhatCannotBe) {
   const std::string golden = Golden("kvm_sqrt");
   ExpectRefused({"convert", Path("absent"), Path("out.kvm")}, 1, "absent");

@@ -13,7 +13,7 @@
 #include "absl/time/time.h"
 #include "kvm/io/atomic_file.h"
 #include "kvm/io/byte_level_bpe.h"
-#include "kvm/io/mapped_file.h"
+#include "kvm/io/stack_file.h"
 #include "kvm/io/tokenizer.h"
 #include "kvm/model/language_model.h"
 #include "kvm/model/stack_spec.h"
@@ -29,6 +29,7 @@
 #include "tools/output_paths.h"
 #include "tools/progress.h"
 #include "tools/stack_report.h"
+#include "tools/state_fits.h"
 
 namespace kvm {
 namespace {
@@ -170,8 +171,7 @@ absl::StatusOr<std::vector<int32_t>> DemoTokens(const FlagSet& flags, const Toke
 
 absl::StatusOr<StackSpec> LoadStack(const DemoFlags& values, int32_t vocab_size) {
   if (values.spec.empty()) return ParseStackSpec(DemoStack(), "the demo's stack");
-  ASSIGN_OR_RETURN(const std::string text, ReadFile(values.spec));
-  ASSIGN_OR_RETURN(const StackSpec spec, ParseStackSpec(text, values.spec));
+  ASSIGN_OR_RETURN(const StackSpec spec, ReadStackFile(values.spec));
   if (spec.vocab_size() < vocab_size) {
     return absl::InvalidArgumentError(absl::StrCat(values.spec, ": vocab_size is ", spec.vocab_size(),
                                                    "; expected at least ", vocab_size, ", the demo's tokenizer"));
@@ -209,7 +209,8 @@ absl::Status RunDemo(absl::Span<const std::string> args, Console& console) {
   }
   ExecutionContext context(static_cast<int>(values.model.threads));
   values.model.threads = context.pool.num_threads();
-  RETURN_IF_ERROR(CheckStateFits(spec, options.state));
+  constexpr int64_t kSequences = 2;  // decoding is timed on a fork
+  RETURN_IF_ERROR(CheckStateFits(spec, options.state, kSequences, values.tokens));
   ASSIGN_OR_RETURN(std::unique_ptr<WeightSource> weights, DrawRandomWeights(spec, kSeed, context.pool, console));
   ASSIGN_OR_RETURN(const std::unique_ptr<LanguageModel> model, LanguageModel::Create(spec, *weights, options));
   weights.reset();

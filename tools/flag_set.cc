@@ -12,9 +12,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "kvm/nearest_name.h"
 #include "kvm/status_macros.h"
 #include "tools/command_status.h"
-#include "tools/nearest_name.h"
 
 namespace kvm {
 namespace {

@@ -22,6 +22,7 @@
 #include "tools/output_paths.h"
 #include "tools/progress.h"
 #include "tools/prompt_flags.h"
+#include "tools/state_fits.h"
 #include "tools/stop_filter.h"
 #include "tools/store_flags.h"
 #include "tools/working_session.h"
@@ -70,9 +71,11 @@ absl::Status ParseFlags(absl::Span<const std::string> args, FlagSet& flags, Gene
     return flags.Wrong("--stop needs text, and --prompt-ids prints ids");
   }
   const std::string& save = values->session.save_session;
-  if (values->session.store.folder.empty() && !save.empty() && flags.IsSet("prompt-file") &&
-      IsSameFile(save, values->prompt.prompt_file)) {
-    return flags.Wrong("--save-session and --prompt-file are the same file; expected different ones");
+  if (values->session.store.folder.empty() && !save.empty()) {
+    RETURN_IF_ERROR(CheckNotOfModel(flags, "save-session", save, values->model.model));
+    if (flags.IsSet("prompt-file") && IsSameFile(save, values->prompt.prompt_file)) {
+      return flags.Wrong("--save-session and --prompt-file are the same file; expected different ones");
+    }
   }
   values->sampler.seed = static_cast<uint64_t>(values->model.seed);
   return absl::OkStatus();
@@ -209,6 +212,9 @@ absl::Status RunGenerate(absl::Span<const std::string> args, Console& console) {
   if (prompt.tokenizer == nullptr && !values.stops.empty()) {
     return flags.Wrong("--stop needs text, and without a tokenizer ids are printed");
   }
+  // Of the prompt alone: the rest may end long before --max-tokens.
+  RETURN_IF_ERROR(
+      CheckStateFits(loaded.model->spec(), loaded.options.state, 1, static_cast<int64_t>(prompt.tokens.size())));
   return GenerateAndSave(flags, values, loaded, prompt, context, console);
 }
 

@@ -1,6 +1,7 @@
 #include "tools/graft_flags.h"
 
 #include <algorithm>
+#include <numeric>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -55,6 +56,25 @@ absl::Status ReplaceLayers(const FlagSet& flags, const StackFlags& stack, const 
   return absl::OkStatus();
 }
 
+// The layers whose mixer is in a part of a stack.
+std::vector<int> LayersWithMixer(const StackPart& part, const StackSpec& spec) {
+  switch (part.kind) {
+    case StackPart::Kind::kAll: {
+      std::vector<int> all(static_cast<size_t>(spec.layers_size()));
+      std::iota(all.begin(), all.end(), 0);
+      return all;
+    }
+    case StackPart::Kind::kLayers:
+    case StackPart::Kind::kMixers:
+      return part.layers;
+    case StackPart::Kind::kEmbedding:
+    case StackPart::Kind::kHead:
+    case StackPart::Kind::kMlps:
+      break;
+  }
+  return {};
+}
+
 }  // namespace
 
 void DefineGraftFlags(FlagSet& flags, GraftFlags* values) {
@@ -70,7 +90,6 @@ absl::StatusOr<Composition> ComposeStack(const FlagSet& flags, const StackFlags&
                                          Console& console) {
   Composition composition;
   std::vector<Graft> grafts;
-  std::vector<int> not_from_base;  // layers whose mixer is another one
   if (values.base.empty()) {
     if (!values.replace.empty()) return flags.Wrong("--replace goes with --base");
     ASSIGN_OR_RETURN(composition.spec, ResolveStack(flags, stack));
@@ -83,21 +102,23 @@ absl::StatusOr<Composition> ComposeStack(const FlagSet& flags, const StackFlags&
     composition.spec = *base.spec;
     composition.tokenizer_path = composition.checkpoints[0]->model.tokenizer_path;
     grafts.push_back({StackPart(), base});
-    RETURN_IF_ERROR(ReplaceLayers(flags, stack, values, &composition.spec, &not_from_base));
+    RETURN_IF_ERROR(ReplaceLayers(flags, stack, values, &composition.spec, &grafts[0].part.without_mixer));
   }
   for (const std::string& text : values.graft) {
     ASSIGN_OR_RETURN(const auto sides, SplitPair(flags, "graft", text, "PART=MODEL, such as 3,7=kvm-120m"));
     const absl::StatusOr<StackPart> part = ParseStackPart(sides.first);
     if (!part.ok()) return flags.Wrong(absl::StrCat("--graft=", text, ": ", part.status().message()));
     ASSIGN_OR_RETURN(const GraftSource source, OpenSource(sides.second, &composition, console));
+    // A base has no opinion on layers that come from elsewhere: these bring their mixer, and those before them, of the
+    // base or of an earlier graft, go.
+    const std::vector<int> layers = values.base.empty() ? std::vector<int>() : LayersWithMixer(*part, composition.spec);
+    if (!layers.empty()) RETURN_IF_ERROR(AdoptMixers(layers, *source.spec, source.name, &composition.spec));
+    for (Graft& earlier : grafts) {
+      std::vector<int>& gone = earlier.part.without_mixer;
+      gone.insert(gone.end(), layers.begin(), layers.end());
+    }
     grafts.push_back({*part, source});
-    // A base has no opinion on layers that come from elsewhere: these bring their mixer.
-    const bool has_mixers = part->kind == StackPart::Kind::kLayers || part->kind == StackPart::Kind::kMixers;
-    if (values.base.empty() || !has_mixers) continue;
-    RETURN_IF_ERROR(AdoptMixers(part->layers, *source.spec, source.name, &composition.spec));
-    not_from_base.insert(not_from_base.end(), part->layers.begin(), part->layers.end());
   }
-  if (!values.base.empty()) grafts[0].part.without_mixer = not_from_base;
   ASSIGN_OR_RETURN(composition.plan, PlanGrafts(composition.spec, grafts));
   return composition;
 }

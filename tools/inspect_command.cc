@@ -1,12 +1,12 @@
 #include "tools/inspect_command.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <filesystem>
 #include <limits>
 #include <memory>
 #include <optional>
 #include <string>
-#include <system_error>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -19,11 +19,12 @@
 #include "kvm/io/model_file.h"
 #include "kvm/io/model_fingerprint.h"
 #include "kvm/io/model_writer.h"
+#include "kvm/io/path_check.h"
 #include "kvm/io/rwkv_checkpoint.h"
 #include "kvm/io/safetensors.h"
+#include "kvm/io/stack_file.h"
 #include "kvm/io/torch_file.h"
 #include "kvm/io/utf8.h"
-#include "kvm/model/stack_spec.h"
 #include "kvm/model/state_size.h"
 #include "kvm/status_macros.h"
 #include "nlohmann/json.hpp"
@@ -33,8 +34,10 @@
 #include "tools/machine.h"
 #include "tools/model_flags.h"
 #include "tools/stack_report.h"
+#include "tools/state_fits.h"
 #include "tools/state_report.h"
 #include "tools/tensor_report.h"
+#include "tools/tokenizer_flags.h"
 
 namespace kvm {
 namespace {
@@ -80,18 +83,15 @@ absl::StatusOr<Inspected> InspectModel(const std::string& path, Console& console
   inspected.unused_config = std::move(opened.model.unused_config);
   inspected.tokenizer_path = std::move(opened.model.tokenizer_path);
   inspected.fingerprint = opened.fingerprint;
+  NoteBrokenTokenizer(inspected.tokenizer_path, console);
   return inspected;
 }
 
 absl::StatusOr<Inspected> Open(const std::string& path, Console& console) {
-  std::error_code error;
-  if (!std::filesystem::exists(path, error)) {
-    return absl::NotFoundError(absl::StrCat(path, ": no such file or folder"));
-  }
+  RETURN_IF_ERROR(CheckPathExists(path));
   Inspected inspected;
   if (absl::EndsWith(path, ".textproto")) {
-    ASSIGN_OR_RETURN(const std::string text, ReadFile(path));
-    ASSIGN_OR_RETURN(inspected.spec, ParseStackSpec(text, path));
+    ASSIGN_OR_RETURN(inspected.spec, ReadStackFile(path));
     inspected.kind = "stack";
     return inspected;
   }
@@ -115,32 +115,27 @@ absl::StatusOr<Inspected> Open(const std::string& path, Console& console) {
   return InspectModel(path, console);
 }
 
-// Reads all of a PyTorch checkpoint and compares its checksums.
-absl::Status CheckTorchSums(const std::string& path) {
-  if (!IsTorchFile(path)) return absl::OkStatus();
-  ASSIGN_OR_RETURN(const std::unique_ptr<TorchFile> file, TorchFile::Open(path));
-  return file->CheckSums();
-}
-
-// Reads all of a packed model and compares it with what its header says of it.
-absl::Status CheckFingerprint(const std::string& path, const Inspected& inspected) {
-  if (!inspected.fingerprint.has_value()) return absl::OkStatus();
-  if (ModelFingerprint(*inspected.spec, *inspected.tensors) == *inspected.fingerprint) return absl::OkStatus();
-  return absl::DataLossError(
-      absl::StrCat(path, ": the weights are not those that the header's fingerprint speaks of; the file is damaged"));
-}
-
-// Bytes of weights and of one long sequence; whether this machine can hold both.
+// Bytes of weights and of one long sequence; whether this machine can hold both now.
 struct MemoryNeed {
   int64_t weights = 0;
   int64_t state = 0;
+  int64_t available = 0;
   int64_t machine = 0;
-  bool fits() const { return machine == 0 || weights + state <= machine; }
+  std::string block_too_large;  // see DescribeBlockTooLarge
+  bool fits() const {
+    return machine == 0 || static_cast<double>(weights) + static_cast<double>(state) <= static_cast<double>(available);
+  }
 };
 
 MemoryNeed NeedOf(const Inspected& inspected, DType state_dtype) {
-  return {TotalBytes(*inspected.tensors), SequenceStateSize(*inspected.spec, state_dtype, kLongContext).bytes,
-          PhysicalMemory()};
+  MemoryNeed need;
+  need.weights = TotalBytes(*inspected.tensors);
+  need.state = SequenceStateSize(*inspected.spec, state_dtype, kLongContext).bytes;
+  need.available = AvailableMemory();
+  need.machine = PhysicalMemory();
+  const int64_t rest = std::max<int64_t>(need.available - need.weights, 1);
+  if (!need.fits()) need.block_too_large = DescribeBlockTooLarge(*inspected.spec, state_dtype, 1, rest);
+  return need;
 }
 
 std::string DescribeBroken(const std::vector<BrokenTensor>& broken) {
@@ -177,7 +172,9 @@ void PrintText(const InspectFlags& values, const Inspected& inspected, const std
   if (inspected.spec.has_value() && inspected.tensors != nullptr) {
     const MemoryNeed need = NeedOf(inspected, values.state_dtype());
     out << "\nmemory: weights " << FormatBytes(need.weights) << " + state at 1M tokens " << FormatBytes(need.state)
-        << (need.fits() ? ": fits" : ": does not fit") << " in this machine's " << FormatBytes(need.machine) << "\n";
+        << (need.fits() ? ": fits in the " : ": does not fit in the ") << FormatBytes(need.available)
+        << " available of this machine's " << FormatBytes(need.machine) << (need.block_too_large.empty() ? "" : "; ")
+        << need.block_too_large << "\n";
   }
   if (values.tensors && inspected.tensors != nullptr) out << "\n" << ListTensors(*inspected.tensors);
   if (values.check && inspected.tensors != nullptr) out << "\n" << DescribeBroken(broken);
@@ -200,6 +197,7 @@ void PrintJson(const InspectFlags& values, const Inspected& inspected, const std
     json["tokenizer"] = inspected.tokenizer_path;
     json["memory"] = {{"weight_bytes", need.weights},
                       {"state_bytes_at_1m", need.state},
+                      {"available_bytes", need.available},
                       {"machine_bytes", need.machine},
                       {"fits", need.fits()}};
   }
@@ -253,8 +251,7 @@ absl::Status RunInspect(absl::Span<const std::string> args, Console& console) {
   ASSIGN_OR_RETURN(const Inspected inspected, Open(values.path, console));
   std::vector<BrokenTensor> broken;
   if (values.check && inspected.tensors != nullptr) {
-    RETURN_IF_ERROR(CheckFingerprint(values.path, inspected));
-    RETURN_IF_ERROR(CheckTorchSums(values.path));
+    RETURN_IF_ERROR(inspected.tensors->CheckContents(console.interrupted));
     ASSIGN_OR_RETURN(broken, FindBrokenTensors(*inspected.tensors, console));
   }
   if (values.json) {

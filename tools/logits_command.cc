@@ -22,6 +22,7 @@
 #include "tools/output_paths.h"
 #include "tools/progress.h"
 #include "tools/stacked_state.h"
+#include "tools/state_fits.h"
 
 namespace kvm {
 namespace {
@@ -131,15 +132,17 @@ absl::Status Write(const Results& results, const std::string& path) {
   return WriteSafetensors(path, std::move(views));
 }
 
-// That no output is another one or the input, and that they can be written: found out before the work.
-absl::Status CheckOutputs(const FlagSet& flags, const std::string& ids, const std::string& out,
-                          const std::string& state_out) {
+// That no output is another one or an input, and that they can be written: found out before the work.
+absl::Status CheckOutputs(const FlagSet& flags, const std::string& model, const std::string& ids,
+                          const std::string& out, const std::string& state_out) {
   const auto clash = [&flags](absl::string_view a, absl::string_view b) {
     return flags.Wrong(absl::StrCat(a, " and ", b, " are the same file; expected different ones"));
   };
   if (IsSameFile(out, ids)) return clash("--out", "--ids");
   if (!state_out.empty() && IsSameFile(state_out, ids)) return clash("--state-out", "--ids");
   if (!state_out.empty() && IsSameFile(state_out, out)) return clash("--state-out", "--out");
+  RETURN_IF_ERROR(CheckNotOfModel(flags, "out", out, model));
+  RETURN_IF_ERROR(CheckNotOfModel(flags, "state-out", state_out, model));
   RETURN_IF_ERROR(AtomicFile::Create(out).status());
   return state_out.empty() ? absl::OkStatus() : AtomicFile::Create(state_out).status();
 }
@@ -165,12 +168,13 @@ absl::Status RunLogits(absl::Span<const std::string> args, Console& console) {
   if (out.empty()) return flags.Wrong("--out is missing: the safetensors file to write");
   if (pieces.empty()) pieces = {std::numeric_limits<int64_t>::max()};
 
-  RETURN_IF_ERROR(CheckOutputs(flags, ids, out, state_out));
+  RETURN_IF_ERROR(CheckOutputs(flags, model_flags.model, ids, out, state_out));
 
   ExecutionContext context(static_cast<int>(model_flags.threads));
   ASSIGN_OR_RETURN(const LoadedModel loaded, LoadModel(flags, model_flags, context, console));
   const LanguageModel& model = *loaded.model;
   ASSIGN_OR_RETURN(const TokenBatch batch, ReadTokens(ids, model.vocab_size()));
+  RETURN_IF_ERROR(CheckStateFits(model.spec(), loaded.options.state, batch.num_sequences, batch.length));
   ASSIGN_OR_RETURN(Results results, AllocateResults(batch, model, hidden));
   std::vector<SequenceState> sequences;
   for (int64_t b = 0; b < batch.num_sequences; ++b) sequences.push_back(model.NewSequence());

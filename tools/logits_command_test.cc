@@ -174,6 +174,36 @@ TEST_F(LogitsCommandTest, OutputsAreNoOtherFile) {
   }
 }
 
+TEST_F(LogitsCommandTest, OutputsAreNoFileOfTheModel) {
+  const std::string folder = Path("model"), ids = GoldenFile("kvm_sqrt");
+  std::filesystem::remove_all(folder);
+  ASSERT_EQ(Run({"convert", Golden("kvm_sqrt"), folder}), 0) << err_;
+  std::filesystem::remove(folder + ".kvm");
+  ASSERT_EQ(Run({"convert", folder, folder + ".kvm"}), 0) << err_;
+  const std::string weights = ReadAll(folder + "/model.safetensors"), packed = ReadAll(folder + ".kvm");
+  const struct {
+    std::string model, out;
+  } cases[] = {{folder, folder + "/model.safetensors"},
+               {folder, folder + "/stack.textproto"},
+               {folder + "/model.safetensors", folder + "/config.json"},
+               {folder + ".kvm", folder + ".kvm"}};
+  for (const auto& c : cases) {
+    const std::vector<std::string> run = {"logits", "--model=" + c.model, "--ids=" + ids};
+    std::vector<std::string> args = run;
+    args.push_back("--out=" + c.out);
+    EXPECT_EQ(Run(args), 2);
+    EXPECT_THAT(err_, HasSubstr("--out=" + c.out + " is a file of --model=" + c.model));
+    args = run;
+    args.insert(args.end(), {"--out=" + Path("out"), "--state-out=" + c.out});
+    EXPECT_EQ(Run(args), 2);
+    EXPECT_THAT(err_, HasSubstr("--state-out=" + c.out + " is a file of"));
+  }
+  EXPECT_EQ(ReadAll(folder + "/model.safetensors") == weights, true);
+  EXPECT_EQ(ReadAll(folder + ".kvm") == packed, true);
+  EXPECT_FALSE(Exists(folder + "/stack.textproto"));
+  EXPECT_EQ(Run({"logits", "--model=" + folder, "--ids=" + ids, "--out=" + folder + "/logits.safetensors"}), 0) << err_;
+}
+
 TEST_F(LogitsCommandTest, BadVariablesAreNamed) {
   const struct {
     const char *variable, *value;
@@ -200,7 +230,10 @@ TEST_F(LogitsCommandTest, RefusesStacksBeyondTheMemory) {
        "the new weights take 3.9 TiB and this machine has"},
       {R"(vocab_size: 64 width: 1024 layers: ["k", "k", "k", "k"]
           mixers { name: "k" kvm { projections { num_heads: 1 } chunk_len: 16777216 num_sinks: 1 } })",
-       "states of a single token take "}};
+       "states of a single token take "},
+      {R"(vocab_size: 64 width: 1024 layers: ["k", "k", "k", "k"]
+          mixers { name: "k" kvm { projections { num_heads: 1 } chunk_len: 16777216 num_sinks: 1 } })",
+       "mixer \"k\" begins with a whole block of chunk_len 16777216 tokens: choose a smaller chunk_len"}};
   for (const auto& c : cases) {
     WriteAll(Path("stack.textproto"), c.spec);
     EXPECT_EQ(Run({"logits", "--model=" + Path("stack.textproto"), "--ids=" + GoldenFile("kvm_sqrt"),

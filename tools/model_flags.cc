@@ -6,15 +6,14 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "kvm/io/identify_model.h"
-#include "kvm/io/mapped_file.h"
+#include "kvm/io/stack_file.h"
 #include "kvm/kernels/thread_pool.h"
 #include "kvm/model/initializer.h"
 #include "kvm/model/parameters.h"
-#include "kvm/model/stack_spec.h"
-#include "kvm/model/state_size.h"
 #include "kvm/status_macros.h"
 #include "tools/command_status.h"
 #include "tools/machine.h"
+#include "tools/state_fits.h"
 
 namespace kvm {
 namespace {
@@ -114,12 +113,6 @@ absl::StatusOr<std::unique_ptr<WeightSource>> DrawRandomWeights(const StackSpec&
   return weights;
 }
 
-absl::Status CheckStateFits(const StackSpec& spec, DType state_dtype) {
-  return CheckFitsInMemory("states of a single token",
-                           static_cast<double>(SequenceStateSize(spec, state_dtype, 1).bytes),
-                           "choose a smaller chunk_len or fewer channels");
-}
-
 absl::StatusOr<LoadedModel> LoadModel(const FlagSet& flags, const ModelFlags& values, ExecutionContext& context,
                                       Console& console, bool identify) {
   LoadedModel loaded;
@@ -127,11 +120,10 @@ absl::StatusOr<LoadedModel> LoadModel(const FlagSet& flags, const ModelFlags& va
   if (values.model.empty())
     return flags.Wrong("--model is missing: a model folder, a model's file or a stack's .textproto");
   if (absl::EndsWith(values.model, ".textproto")) {
-    ASSIGN_OR_RETURN(const std::string text, ReadFile(values.model));
-    ASSIGN_OR_RETURN(const StackSpec spec, ParseStackSpec(text, values.model));
+    ASSIGN_OR_RETURN(const StackSpec spec, ReadStackFile(values.model));
     console.err << values.model << ": a stack without weights; drawing random weights with seed " << values.seed
                 << std::endl;
-    RETURN_IF_ERROR(CheckStateFits(spec, loaded.options.state));
+    RETURN_IF_ERROR(CheckStateFits(spec, loaded.options.state, 1, 1));
     ASSIGN_OR_RETURN(const std::unique_ptr<WeightSource> weights,
                      DrawRandomWeights(spec, static_cast<uint64_t>(values.seed), context.pool, console));
     ASSIGN_OR_RETURN(loaded.model, LanguageModel::Create(spec, *weights, loaded.options));
@@ -139,7 +131,7 @@ absl::StatusOr<LoadedModel> LoadModel(const FlagSet& flags, const ModelFlags& va
     return loaded;
   }
   ASSIGN_OR_RETURN(const OpenedModel opened, OpenModelWithNotes(values.model, console));
-  RETURN_IF_ERROR(CheckStateFits(opened.model.spec, loaded.options.state));
+  RETURN_IF_ERROR(CheckStateFits(opened.model.spec, loaded.options.state, 1, 1));
   ASSIGN_OR_RETURN(loaded.model, LanguageModel::Create(opened.model.spec, *opened.model.weights, loaded.options));
   loaded.tokenizer_path = opened.model.tokenizer_path;
   if (identify) {

@@ -62,13 +62,10 @@ struct LoadedModel {
   std::optional<ModelIdentity> identity;
 };
 
-// Random weights that do something without training. ResourceExhausted when they are more than this machine's memory;
-// Interrupted for Ctrl-C.
+// Random weights that do something without training. ResourceExhausted when they are more than this machine's available
+// memory; Interrupted for Ctrl-C.
 absl::StatusOr<std::unique_ptr<WeightSource>> DrawRandomWeights(const StackSpec& spec, uint64_t seed, ThreadPool& pool,
                                                                 const Console& console);
-
-// ResourceExhausted when the state of a single token is more than this machine's memory.
-absl::Status CheckStateFits(const StackSpec& spec, DType state_dtype);
 
 // Loads --model: whatever OpenModel takes, or a stack's .textproto with random weights of --seed, which is then said on
 // console.err, as notes about the model are. `identify`: fills LoadedModel::identity, which may read all weights once

@@ -9,6 +9,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "kvm/io/atomic_file.h"
+#include "kvm/io/model_file.h"
 
 namespace kvm {
 namespace {
@@ -30,6 +31,17 @@ bool IsSameFile(const std::string& a, const std::string& b) {
   std::error_code error;
   if (fs::equivalent(a, b, error) && !error) return true;
   return WithoutLinks(a) == WithoutLinks(b);
+}
+
+absl::Status CheckNotOfModel(const FlagSet& flags, absl::string_view name, const std::string& out,
+                             const std::string& model) {
+  if (out.empty() || model.empty()) return absl::OkStatus();
+  for (const std::string& file : FilesOfModel(model)) {
+    if (!IsSameFile(out, file)) continue;
+    return flags.Wrong(absl::StrCat("--", name, "=", out, " is a file of ", flags.Source("model"), "=", model,
+                                    "; expected another one"));
+  }
+  return absl::OkStatus();
 }
 
 absl::Status CheckOutsideModel(const std::string& out, const std::string& model) {

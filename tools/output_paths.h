@@ -6,11 +6,18 @@
 #include <string>
 
 #include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+#include "tools/flag_set.h"
 
 namespace kvm {
 
 // Whether writing one path would change what the other holds, through links as well. Neither need exist.
 bool IsSameFile(const std::string& a, const std::string& b);
+
+// OK unless writing `out`, the value of the flag --`name`, would change a file that `model` is read from, or add one
+// that would then be read: UsageError that names both. A model without a path is none.
+absl::Status CheckNotOfModel(const FlagSet& flags, absl::string_view name, const std::string& out,
+                             const std::string& model);
 
 // OK unless `out` would lie in the folder of a model that it is made from, `model`, which may be a file as well. Links
 // are followed. InvalidArgument that names both.

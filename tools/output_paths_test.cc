@@ -5,9 +5,12 @@
 #include <filesystem>
 #include <fstream>
 #include <string>
+#include <vector>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tools/command_status.h"
+#include "tools/flag_set.h"
 
 namespace kvm {
 namespace {
@@ -55,6 +58,46 @@ TEST_F(OutputPathsTest, TellsFilesApart) {
     EXPECT_FALSE(Same("a", name)) << name;
   EXPECT_FALSE(Same("absent", "sub/absent"));
   EXPECT_FALSE(Same("absent", "absent2"));
+}
+
+TEST_F(OutputPathsTest, FilesOfAModelAreNoOutputs) {
+  FlagSet flags("test", "", "");
+  std::string value;
+  flags.String("model", &value, "PATH", "");
+  std::ofstream(folder_ + "sub/model.safetensors.index.json")
+      << R"({"weight_map": {"a": "part-1.safetensors", "b": "part-1.safetensors"}})";
+  std::ofstream(folder_ + "sub/rwkv_vocab_x.txt") << "1 'a' 1";
+  std::ofstream(folder_ + "a.tokenizer.json") << "{}";
+  std::ofstream(folder_ + "tokenizer.json") << "{}";
+  fs::create_symlink("sub/config.json", folder_ + "to_config");
+  const struct {
+    std::string model;
+    std::vector<std::string> refused, fine;
+  } cases[] = {
+      {"sub",
+       {"sub/config.json", "sub/stack.textproto", "sub/model.safetensors", "sub/model.safetensors.index.json",
+        "sub/part-1.safetensors", "sub/tokenizer.json", "sub/rwkv_vocab_x.txt", "to_sub/config.json", "to_config"},
+       {"sub/logits.safetensors", "sub/part-2.safetensors", "config.json", "model.safetensors"}},
+      {"to_sub", {"sub/config.json"}, {}},
+      // A file, and a folder's file, which may mean the folder.
+      {"a", {"a", "to_a", "hard_a", "a.tokenizer.json"}, {"b", "config.json", "a.safetensors"}},
+      {"b", {"b", "tokenizer.json"}, {"model.safetensors"}},
+      {"sub/model.safetensors", {"sub/model.safetensors", "sub/config.json"}, {"sub/logits.safetensors"}},
+      {"absent", {"absent"}, {"b"}},
+  };
+  for (const auto& c : cases) {
+    for (const std::string& out : c.refused) {
+      const absl::Status status = CheckNotOfModel(flags, "out", folder_ + out, folder_ + c.model);
+      EXPECT_TRUE(IsUsageError(status)) << c.model << " " << out;
+      EXPECT_THAT(std::string(status.message()),
+                  HasSubstr("--out=" + folder_ + out + " is a file of --model=" + folder_ + c.model));
+    }
+    for (const std::string& out : c.fine) {
+      EXPECT_TRUE(CheckNotOfModel(flags, "out", folder_ + out, folder_ + c.model).ok()) << c.model << " " << out;
+    }
+  }
+  EXPECT_TRUE(CheckNotOfModel(flags, "out", folder_ + "a", "").ok());
+  EXPECT_TRUE(CheckNotOfModel(flags, "out", "", folder_ + "a").ok());
 }
 
 TEST_F(OutputPathsTest, OutputsInAModelsFolder) {

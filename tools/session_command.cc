@@ -4,8 +4,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "kvm/nearest_name.h"
 #include "tools/command_status.h"
-#include "tools/nearest_name.h"
 #include "tools/session_files_commands.h"
 #include "tools/session_model_commands.h"
 

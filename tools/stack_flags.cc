@@ -10,7 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
-#include "kvm/io/mapped_file.h"
+#include "kvm/io/stack_file.h"
 #include "kvm/model/stack_problems.h"
 #include "kvm/model/stack_spec.h"
 #include "kvm/status_macros.h"
@@ -18,9 +18,8 @@
 namespace kvm {
 namespace {
 
-constexpr int64_t kMax = std::numeric_limits<int32_t>::max();
-
-// As many as ValidateStack allows.
+// The largest size and the most layers that ValidateStack allows.
+constexpr int64_t kMax = int64_t{1} << 24;
 constexpr int64_t kMaxLayers = 4096;
 
 // A cap that no context reaches.
@@ -66,7 +65,9 @@ bool ParseNumbers(const std::vector<std::string>& parts, size_t count, std::vect
   return true;
 }
 
-bool IsWhole(double value) { return value >= 1 && value <= kMax && value == std::floor(value); }
+bool IsWhole(double value) {
+  return value >= 1 && value <= std::numeric_limits<int32_t>::max() && value == std::floor(value);
+}
 
 absl::StatusOr<BudgetSpec> ParseBudget(const FlagSet& flags, const StackFlags& values) {
   const std::vector<std::string> parts = absl::StrSplit(values.budget, ':');
@@ -291,7 +292,8 @@ void DefineStackFlags(FlagSet& flags, StackFlags* values) {
   flags.String("budget", &values->budget, "B",
                "rows of K: fixed:ROWS, sqrt:FACTOR, power:FACTOR:EXPONENT or saturation:LIMIT");
   flags.Int64("rotary", &values->rotary, 0, kMax, "channels of a head with rotary embedding in K, A, S and B");
-  flags.Double("mlp-expansion", &values->mlp_expansion, 0, 1000, "inner width of the MLP over --width");
+  flags.Double("mlp-expansion", &values->mlp_expansion, 0, 1000, "inner width of the MLP over --width",
+               FlagSet::Ends::kMax);
   flags.Double("residual-scale", &values->residual_scale, 0, 1000, "factor of what layers add");
   flags.Bool("token-shift", &values->token_shift, "mix each token with the one before in K, A, S, B, O and the MLP");
 }
@@ -302,8 +304,7 @@ absl::StatusOr<StackSpec> ResolveStack(const FlagSet& flags, const StackFlags& v
   if (values.spec.empty()) return flags.Wrong("--spec=FILE or --pattern=LETTERS is missing");
   RETURN_IF_ERROR(CheckNoBackboneFlags(flags, "goes with --pattern; --spec says it all"));
   RETURN_IF_ERROR(CheckNoMixerFlags(flags, "goes with --pattern; --spec says it all"));
-  ASSIGN_OR_RETURN(const std::string text, ReadFile(values.spec));
-  return ParseStackSpec(text, values.spec);
+  return ReadStackFile(values.spec);
 }
 
 absl::Status CheckNoBackboneFlags(const FlagSet& flags, absl::string_view why) {
@@ -326,6 +327,12 @@ absl::StatusOr<MixerSpec> MixerOfLetter(const FlagSet& flags, const StackFlags& 
   MixerSpec mixer;
   mixer.set_name(name);
   RETURN_IF_ERROR(FillMixer(flags, values, letter, &mixer));
+  // Alone in a stack, so that what is wrong is what flags say.
+  StackSpec spec;
+  spec.set_width(static_cast<int32_t>(values.width));
+  spec.add_layers(name);
+  *spec.add_mixers() = mixer;
+  RETURN_IF_ERROR(CheckStackOfFlags(flags, spec));
   return mixer;
 }
 

@@ -48,7 +48,8 @@ absl::StatusOr<StackSpec> ResolveStack(const FlagSet& flags, const StackFlags& v
 absl::Status CheckNoBackboneFlags(const FlagSet& flags, absl::string_view why);
 absl::Status CheckNoMixerFlags(const FlagSet& flags, absl::string_view why);
 
-// The mixer of one letter of a pattern; values.width is the stack's. UsageError for a letter that is none.
+// The mixer of one letter of a pattern; values.width is the stack's. UsageError for a letter that is none, and for
+// sizes that such a mixer cannot have, by their flags.
 absl::StatusOr<MixerSpec> MixerOfLetter(const FlagSet& flags, const StackFlags& values, char letter);
 
 }  // namespace kvm

@@ -7,9 +7,9 @@
 #include "absl/strings/str_cat.h"
 #include "kvm/io/atomic_file.h"
 #include "kvm/io/mapped_file.h"
+#include "kvm/nearest_name.h"
 #include "kvm/state/snapshot.h"
 #include "kvm/status_macros.h"
-#include "tools/nearest_name.h"
 
 namespace kvm {
 

@@ -9,11 +9,11 @@
 #include "absl/strings/str_cat.h"
 #include "kvm/model/generator.h"
 #include "kvm/model/state_size.h"
+#include "kvm/nearest_name.h"
 #include "kvm/state/store_folder.h"
 #include "kvm/status_macros.h"
 #include "tools/command_status.h"
 #include "tools/machine.h"
-#include "tools/nearest_name.h"
 #include "tools/progress.h"
 
 namespace kvm {

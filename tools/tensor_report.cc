@@ -83,8 +83,9 @@ absl::StatusOr<std::vector<BrokenTensor>> FindBrokenTensors(const WeightSource& 
   Progress progress(console, "reading", "bytes", TotalBytes(source));
   int64_t done = 0;
   for (const std::string& name : source.Names()) {
-    const TensorView& tensor = *source.Find(name);
-    BrokenTensor found{name, 0, 0, tensor.num_elements()};
+    const HeldTensor held = source.Read(name);
+    const TensorView& tensor = held.view;
+    BrokenTensor found{source.NameInFile(name), 0, 0, tensor.num_elements()};
     for (const float value : ReadFloats(tensor)) {
       found.nans += std::isnan(value);
       found.infinities += std::isinf(value);

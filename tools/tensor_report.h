@@ -30,7 +30,7 @@ nlohmann::json TensorsToJson(const WeightSource& source, bool list);
 
 // A tensor with numbers that are none.
 struct BrokenTensor {
-  std::string name;
+  std::string name;  // in the file
   int64_t nans = 0;
   int64_t infinities = 0;
   int64_t elements = 0;

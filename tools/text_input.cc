@@ -15,7 +15,7 @@ absl::StatusOr<std::string> ReadTextInput(const std::string& path, Console& cons
   }
   absl::StatusOr<std::string> text = standard
                                          ? ReadDescriptor(console.in_descriptor, "standard input", console.interrupted)
-                                         : ReadFile(path, console.interrupted);
+                                         : ReadFileOrPipe(path, console.interrupted);
   if (absl::IsCancelled(text.status())) return Interrupted();
   return text;
 }

@@ -18,6 +18,7 @@
 #include "kvm/io/tokenizer.h"
 #include "kvm/status_macros.h"
 #include "nlohmann/json.hpp"
+#include "tools/command_status.h"
 #include "tools/flag_set.h"
 #include "tools/format.h"
 #include "tools/output_paths.h"
@@ -57,6 +58,7 @@ absl::Status RunTokenize(absl::Span<const std::string> args, Console& console) {
       return flags.Wrong(absl::StrCat("--shards=", shards, " is the ", is_input ? "text" : "tokenizer",
                                       " itself; expected another file"));
     }
+    RETURN_IF_ERROR(CheckNotOfModel(flags, "shards", shards, tokenizer_flags.model));
     // Found out now rather than after the work.
     RETURN_IF_ERROR(AtomicFile::Create(shards).status());
   }
@@ -70,6 +72,7 @@ absl::Status RunTokenize(absl::Span<const std::string> args, Console& console) {
     const std::string source = flags.IsSet("text") ? "--text" : text_file == "-" ? "standard input" : text_file;
     return absl::Status(ids.status().code(), absl::StrCat(source, ": ", ids.status().message()));
   }
+  if (console.interrupted()) return Interrupted();
   if (put_template) {
     ids->insert(ids->begin(), tokenizer->ids_before_text().begin(), tokenizer->ids_before_text().end());
     ids->insert(ids->end(), tokenizer->ids_after_text().begin(), tokenizer->ids_after_text().end());

@@ -90,6 +90,16 @@ TEST_F(TokenizeCommandTest, ShardsAreNotTheInput) {
   EXPECT_EQ(ReadAll(Path("text")), "Hello");
   EXPECT_EQ(Run({"tokenize", "--tokenizer=" + Path("text"), "--text=x", "--shards=" + Path("text")}), 2);
   EXPECT_THAT(err_, HasSubstr("is the tokenizer itself"));
+  const std::string model = Path("model");
+  std::filesystem::create_directories(model);
+  for (const char* file : {"/tokenizer.json", "/model.safetensors", "/config.json"}) {
+    WriteAll(model + file, ReadAll(Gpt2()));
+    EXPECT_EQ(Run({"tokenize", "--model=" + model, "--text=x", "--shards=" + model + file}), 2);
+    EXPECT_THAT(err_, HasSubstr("--shards=" + model + file + " is a file of --model=" + model));
+    EXPECT_EQ(ReadAll(model + file) == ReadAll(Gpt2()), true);
+  }
+  EXPECT_EQ(Run({"tokenize", "--model=" + model + "/absent", "--text=x"}), 1);
+  EXPECT_THAT(err_, HasSubstr("/absent: no such file or folder"));
   EXPECT_EQ(Run({"tokenize", "--tokenizer=" + Gpt2(), "--text=x", "--shards="}), 2);
   EXPECT_THAT(err_, HasSubstr("--shards needs a value"));
 }

@@ -4,6 +4,9 @@
 #include "absl/strings/str_cat.h"
 #include "kvm/io/model_file.h"
 #include "kvm/io/open_tokenizer.h"
+#include "kvm/io/path_check.h"
+#include "kvm/io/utf8.h"
+#include "kvm/status_macros.h"
 
 namespace kvm {
 
@@ -13,9 +16,17 @@ void DefineTokenizerFlags(FlagSet& flags, TokenizerFlags* values) {
   flags.ReadFromEnvironment("model", "KVM_MODEL");
 }
 
+void NoteBrokenTokenizer(const std::string& path, Console& console) {
+  if (path.empty()) return;
+  const absl::Status status = OpenTokenizer(path).status();
+  if (!status.ok())
+    console.err << "note: the tokenizer cannot be used: " << Printable(status.message(), 1000) << std::endl;
+}
+
 absl::StatusOr<std::unique_ptr<Tokenizer>> LoadTokenizer(const FlagSet& flags, const TokenizerFlags& values) {
   if (!values.tokenizer.empty()) return OpenTokenizer(values.tokenizer);
   if (values.model.empty()) return flags.Wrong("--tokenizer=FILE or --model=DIR is missing");
+  RETURN_IF_ERROR(CheckPathExists(values.model));
   const std::string path = FindModelTokenizer(values.model);
   if (path.empty()) {
     return absl::NotFoundError(absl::StrCat(

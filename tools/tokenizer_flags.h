@@ -6,6 +6,7 @@
 
 #include "absl/status/statusor.h"
 #include "kvm/io/tokenizer.h"
+#include "tools/console.h"
 #include "tools/flag_set.h"
 
 namespace kvm {
@@ -17,6 +18,9 @@ struct TokenizerFlags {
 
 // Adds --tokenizer and --model.
 void DefineTokenizerFlags(FlagSet& flags, TokenizerFlags* values);
+
+// Says on console.err what is wrong with a model's tokenizer, for commands that do not need it. "" is fine.
+void NoteBrokenTokenizer(const std::string& path, Console& console);
 
 // Loads the tokenizer that --tokenizer names, or the one in the folder that --model names.
 absl::StatusOr<std::unique_ptr<Tokenizer>> LoadTokenizer(const FlagSet& flags, const TokenizerFlags& values);

@@ -41,8 +41,8 @@ absl::StatusOr<std::unique_ptr<WeightSource>> CastWeights(const WeightSource& so
   auto weights = std::make_unique<ConvertedWeights>(source);
   for (const std::string& name : source.Names()) {
     if (source.Info(name)->dtype == dtype) continue;
-    ASSIGN_OR_RETURN(Tensor cast,
-                     CastTensor(*source.Find(name), dtype, absl::StrCat(source.Description(), ": ", name)));
+    ASSIGN_OR_RETURN(Tensor cast, CastTensor(*source.Find(name), dtype,
+                                             absl::StrCat(source.Description(), ": ", source.NameInFile(name))));
     weights->Add(name, std::move(cast));
   }
   return std::unique_ptr<WeightSource>(std::move(weights));

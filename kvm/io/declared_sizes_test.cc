@@ -78,6 +78,15 @@ class DeclaredSizesTest : public ::testing::Test {
   fs::path folder_;
 };
 
+// A header may be padded with as many spaces as it likes.
+TEST_F(DeclaredSizesTest, SpacesBehindASafetensorsHeader) {
+  const std::string header = "{}" + std::string(4 * kKiB * kKiB, ' ');
+  const std::string path = Write("m.safetensors", LittleEndian(header.size()) + header);
+  absl::Status status;
+  EXPECT_LE(AllocationPeak([&] { status = SafetensorsFile::Open(path).status(); }), 16 * kKiB);
+  EXPECT_TRUE(status.ok()) << status;
+}
+
 // The layers of a spec are text, of which each takes up three bytes; all else about them is not there.
 TEST_F(DeclaredSizesTest, LayersOfAPackedModel) {
   PackedHeader header;

@@ -18,28 +18,34 @@ bool BeginsAsSafetensors(absl::string_view start) {
   return length >= 2 && length <= kMaxSafetensorsHeader;
 }
 
-absl::string_view NameOf(FileKind kind) {
+// What a file of the kind does, behind "it".
+absl::string_view Describe(FileKind kind) {
   switch (kind) {
     case FileKind::kUnknown:
       return "";
+    case FileKind::kEmpty:
+      return "is empty";
+    case FileKind::kZeros:
+      return "begins with zeros: a download that did not finish";
     case FileKind::kSafetensors:
-      return "a safetensors file";
+      return "looks like a safetensors file";
     case FileKind::kPacked:
-      return "a packed model";
+      return "looks like a packed model";
     case FileKind::kSnapshot:
-      return "a snapshot of a session";
+      return "looks like a snapshot of a session";
     case FileKind::kZip:
-      return "a zip archive, as PyTorch checkpoints are";
+      return "looks like a zip archive, as PyTorch checkpoints are";
     case FileKind::kPickle:
-      return "a pickle, as PyTorch checkpoints were before version 1.6 (load it with PyTorch and save it anew)";
+      return "looks like a pickle, as PyTorch checkpoints were before version 1.6 (load it with PyTorch and save it "
+             "anew)";
     case FileKind::kGguf:
-      return "a GGUF file";
+      return "looks like a GGUF file";
     case FileKind::kGitLfsPointer:
-      return "a Git LFS pointer, not the file itself (git lfs pull fetches it)";
+      return "looks like a Git LFS pointer, not the file itself (git lfs pull fetches it)";
     case FileKind::kHtml:
-      return "an HTML page: a download that went wrong";
+      return "looks like an HTML page: a download that went wrong";
     case FileKind::kJson:
-      return "JSON";
+      return "looks like JSON";
   }
   return "";
 }
@@ -48,6 +54,8 @@ absl::string_view NameOf(FileKind kind) {
 
 FileKind DetectFileKind(absl::string_view start) {
   start = start.substr(0, kFileKindBytes);
+  if (start.empty()) return FileKind::kEmpty;
+  if (start.find_first_not_of('\0') == absl::string_view::npos) return FileKind::kZeros;
   if (absl::StartsWith(start, "version https://git-lfs")) return FileKind::kGitLfsPointer;
   if (absl::StartsWith(start, absl::string_view("PK\x03\x04", 4))) return FileKind::kZip;
   if (absl::StartsWith(start, absl::string_view("PK\x05\x06", 4))) return FileKind::kZip;  // an empty one
@@ -67,7 +75,7 @@ FileKind DetectFileKind(absl::string_view start) {
 
 std::string LooksLike(absl::string_view start) {
   const FileKind kind = DetectFileKind(start);
-  return kind == FileKind::kUnknown ? "" : absl::StrCat("; it looks like ", NameOf(kind));
+  return kind == FileKind::kUnknown ? "" : absl::StrCat("; it ", Describe(kind));
 }
 
 }  // namespace kvm

@@ -11,6 +11,8 @@ namespace kvm {
 
 enum class FileKind {
   kUnknown,
+  kEmpty,
+  kZeros,
   kSafetensors,
   kPacked,    // a packed model (packed_file.h)
   kSnapshot,  // of a session (kvm/state/snapshot.h)
@@ -26,7 +28,8 @@ enum class FileKind {
 inline constexpr size_t kFileKindBytes = 64;
 FileKind DetectFileKind(absl::string_view start);
 
-// "; it looks like a GGUF file", to be put behind a message that says what was expected; "" for kUnknown.
+// "; it looks like a GGUF file" or "; it is empty", to be put behind a message that says what was expected; "" for
+// kUnknown.
 std::string LooksLike(absl::string_view start);
 
 }  // namespace kvm

@@ -12,7 +12,9 @@ TEST(DetectFileKind, KnowsWhatPeoplePass) {
     std::string start;
     FileKind kind;
   } cases[] = {
-      {"", FileKind::kUnknown},
+      {"", FileKind::kEmpty},
+      {std::string(3, '\0'), FileKind::kZeros},
+      {std::string(63, '\0') + "a", FileKind::kUnknown},
       {"hello, world", FileKind::kUnknown},
       {" \n\t", FileKind::kUnknown},
       {std::string("\x02\0\0\0\0\0\0\0{}", 10), FileKind::kSafetensors},
@@ -39,6 +41,7 @@ TEST(DetectFileKind, KnowsWhatPeoplePass) {
 
 TEST(LooksLike, SaysSoOnlyWhenItKnows) {
   EXPECT_EQ(LooksLike("hello"), "");
+  EXPECT_EQ(LooksLike(""), "; it is empty");
   EXPECT_EQ(LooksLike("GGUF\x03"), "; it looks like a GGUF file");
 }
 

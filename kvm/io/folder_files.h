@@ -9,6 +9,7 @@ inline constexpr char kStackFile[] = "stack.textproto";
 inline constexpr char kConfigFile[] = "config.json";
 inline constexpr char kWeightsFile[] = "model.safetensors";
 inline constexpr char kIndexFile[] = "model.safetensors.index.json";
+inline constexpr char kTokenizerJsonFile[] = "tokenizer.json";
 
 }  // namespace kvm
 

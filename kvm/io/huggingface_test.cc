@@ -308,6 +308,9 @@ TEST(ParseHuggingFaceConfig, RefusesWithTheKeyAtFault) {
 }
 
 TEST(ParseHuggingFaceConfig, ListsEveryFieldAtFault) {
+  EXPECT_THAT(Refusal(R"(, "hidden_size": 99999999999, "chunk_len": -3000000000, "token_mixer": "kvm")"),
+              ::testing::AllOf(HasSubstr("hidden_size: got 99999999999, expected a whole number from 1 to 16777216"),
+                               HasSubstr("chunk_len: got -3000000000, expected a whole number from 1 to 16777216")));
   const std::string message = Refusal(R"(, "token_mixer": "mamba", "vocab_size": "x", "hidden_size": 0)");
   EXPECT_THAT(message, HasSubstr("vocab_size: got \"x\""));
   EXPECT_THAT(message, HasSubstr("; token_mixer: got \"mamba\", expected one of gptalpha, gptalpha_bswa, swa, "));

@@ -11,6 +11,7 @@
 #include "kvm/io/huggingface.h"
 #include "kvm/io/mapped_file.h"
 #include "kvm/io/safetensors.h"
+#include "kvm/model/canonical_stack.h"
 #include "kvm/model/stack_spec.h"
 #include "nlohmann/json.hpp"
 
@@ -80,6 +81,7 @@ TEST(FormatHuggingFaceConfig, GoldenStacksComeBackFromTheirSpecs) {
     const absl::StatusOr<std::string> second = FormatHuggingFaceConfig(again);
     ASSERT_TRUE(second.ok()) << golden.name << ": " << second.status();
     EXPECT_EQ(*first, *second) << golden.name;
+    EXPECT_EQ(FormatStackSpec(CanonicalStack(again)), FormatStackSpec(CanonicalStack(golden.parsed.spec)));
     EXPECT_EQ(again.layers_size(), golden.parsed.spec.layers_size());
     EXPECT_EQ(again.mixers(0).kind_case(), golden.parsed.spec.mixers(0).kind_case()) << golden.name;
   }

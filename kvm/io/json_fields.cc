@@ -1,5 +1,6 @@
 #include "kvm/io/json_fields.h"
 
+#include <algorithm>
 #include <limits>
 
 #include "absl/strings/str_cat.h"
@@ -11,6 +12,15 @@ namespace kvm {
 namespace {
 
 using Json = nlohmann::json;
+
+// The int32 nearest to a whole number.
+int32_t Nearest(const Json& value) {
+  constexpr int64_t kLowest = std::numeric_limits<int32_t>::min();
+  constexpr int64_t kHighest = std::numeric_limits<int32_t>::max();
+  // A parsed number is unsigned when it is not negative.
+  if (value.is_number_unsigned()) return static_cast<int32_t>(std::min<uint64_t>(value.get<uint64_t>(), kHighest));
+  return static_cast<int32_t>(std::max(value.get<int64_t>(), kLowest));
+}
 
 }  // namespace
 
@@ -38,17 +48,8 @@ int32_t JsonFields::Whole(const std::string& key, int32_t default_value) {
 std::optional<int32_t> JsonFields::OptionalWhole(const std::string& key) {
   const Json* value = Find(key);
   if (value == nullptr) return std::nullopt;
-  constexpr int64_t kLowest = std::numeric_limits<int32_t>::min();
-  constexpr int64_t kHighest = std::numeric_limits<int32_t>::max();
-  // A parsed number is unsigned when it is not negative.
-  if (value->is_number_unsigned() && value->get<uint64_t>() <= static_cast<uint64_t>(kHighest)) {
-    return static_cast<int32_t>(value->get<uint64_t>());
-  }
-  if (value->is_number_integer() && !value->is_number_unsigned() && value->get<int64_t>() >= kLowest) {
-    return static_cast<int32_t>(value->get<int64_t>());
-  }
-  AddProblem(key, value->is_number_integer() ? absl::StrCat("a whole number from ", kLowest, " to ", kHighest)
-                                             : "a whole number");
+  if (value->is_number_integer()) return Nearest(*value);
+  AddProblem(key, "a whole number");
   return std::nullopt;
 }
 
@@ -81,7 +82,9 @@ void JsonFields::AddProblem(const std::string& key, const std::string& got, cons
   for (const auto& problem : problems_) {
     if (problem.first == key) return;
   }
-  problems_.emplace_back(key, absl::StrCat(key, ": got ", got, ", expected ", expected));
+  const Json* value = Find(key);
+  const bool is_far = value != nullptr && value->is_number_integer() && *value != Nearest(*value);
+  problems_.emplace_back(key, absl::StrCat(key, ": got ", is_far ? ShortJson(*value) : got, ", expected ", expected));
 }
 
 void JsonFields::AddProblem(const std::string& key, const std::string& expected) {

@@ -33,7 +33,8 @@ class JsonFields {
   // Null when the field is absent or null.
   const nlohmann::json* Find(const std::string& key) const;
 
-  // A field of a wrong type is a problem and reads as the default. Whole numbers fit int32.
+  // A field of a wrong type is a problem and reads as the default. A whole number that does not fit int32 reads as that
+  // nearest to it: what a field may be is for its reader to say, and all ranges that readers have end before that.
   int32_t Whole(const std::string& key, int32_t default_value);
   std::optional<int32_t> OptionalWhole(const std::string& key);
   double Number(const std::string& key, double default_value);
@@ -41,7 +42,7 @@ class JsonFields {
   bool Flag(const std::string& key, bool default_value);
   std::string Text(const std::string& key, const std::string& default_value);
 
-  // Remembers a problem, unless one with this field is known.
+  // Remembers a problem, unless one with this field is known. Of a number that does not fit int32 it is what was got.
   void AddProblem(const std::string& key, const std::string& got, const std::string& expected);
 
   // Likewise, with the field's own value as what was got.

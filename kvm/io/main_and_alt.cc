@@ -1,7 +1,6 @@
 #include "kvm/io/main_and_alt.h"
 
 #include <algorithm>
-#include <cstdint>
 #include <iterator>
 #include <utility>
 #include <vector>
@@ -11,7 +10,7 @@
 #include "absl/strings/str_join.h"
 #include "google/protobuf/descriptor.h"
 #include "google/protobuf/message.h"
-#include "kvm/model/delta_net_spec.h"
+#include "kvm/model/canonical_stack.h"
 #include "kvm/model/stack_spec.h"
 #include "kvm/status_macros.h"
 
@@ -61,25 +60,6 @@ void ShowDefaults(google::protobuf::Message* message) {
   }
 }
 
-// A budget without the numbers that its growth does not use.
-void DropUnusedNumbers(BudgetSpec* budget) {
-  if (budget->growth() != BudgetSpec::POWER_LAW) {
-    budget->clear_factor();
-    budget->clear_exponent();
-  }
-  if (budget->growth() != BudgetSpec::SATURATION) budget->clear_limit();
-  if (budget->growth() == BudgetSpec::FIXED) budget->clear_round_down();
-}
-
-// Spec: GatedDeltaNetSpec or KimiDeltaSpec, that of `mixer`.
-template <typename Spec>
-void SayDeltaNetSizes(const MixerSpec& mixer, int64_t width, Spec* spec) {
-  const DeltaNetSpec sizes = ResolveDeltaNet(mixer, width);
-  spec->set_num_value_heads(static_cast<int32_t>(sizes.num_value_heads));
-  spec->set_qk_head_dim(static_cast<int32_t>(sizes.qk_dim));
-  spec->set_v_head_dim(static_cast<int32_t>(sizes.v_dim));
-}
-
 }  // namespace
 
 absl::StatusOr<MainAndAlt> FindMainAndAlt(const StackSpec& spec) {
@@ -120,30 +100,13 @@ absl::StatusOr<std::string> MainAndAltText(const StackSpec& original) {
   for (const int index : {roles.main, roles.alt}) {
     if (index < 0) continue;
     MixerSpec& mixer = *spec.add_mixers();
-    mixer = original.mixers(index);
+    mixer = ResolvedMixer(original.mixers(index), spec.width());
     mixer.set_name(rename(mixer.name()));
     if (mixer.has_value_anchor()) {
       const std::string anchor = rename(mixer.value_anchor());
       mixer.clear_value_anchor();
       if (anchor != mixer.name()) mixer.set_value_anchor(anchor);
     }
-    if (mixer.has_rwkv7()) {
-      mixer.mutable_rwkv7()->clear_decay_rank();
-      mixer.mutable_rwkv7()->clear_in_context_rate_rank();
-      mixer.mutable_rwkv7()->clear_value_rank();
-      mixer.mutable_rwkv7()->clear_gate_rank();
-    }
-    if (mixer.has_gated_delta_net()) SayDeltaNetSizes(mixer, spec.width(), mixer.mutable_gated_delta_net());
-    if (mixer.has_kimi_delta()) SayDeltaNetSizes(mixer, spec.width(), mixer.mutable_kimi_delta());
-    if (HasProjections(mixer)) {
-      ProjectionSpec& projections = *MutableProjections(&mixer);
-      const HeadSizes heads = ResolveHeads(projections, spec.width());
-      projections.set_num_kv_heads(static_cast<int32_t>(heads.num_kv_heads));
-      projections.set_qk_head_dim(static_cast<int32_t>(heads.qk_dim));
-      projections.set_v_head_dim(static_cast<int32_t>(heads.v_dim));
-      projections.clear_value_gate_rank();
-    }
-    if (mixer.has_kvm()) DropUnusedNumbers(mixer.mutable_kvm()->mutable_budget());
   }
   for (std::string& layer : *spec.mutable_layers()) layer = rename(layer);
   ShowDefaults(&spec);

@@ -1,6 +1,7 @@
 #ifndef KVM_IO_MAPPED_FILE_H_
 #define KVM_IO_MAPPED_FILE_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <utility>
@@ -34,12 +35,17 @@ class MappedFile {
   size_t size_ = 0;
 };
 
-// Reads a whole file, or a pipe to its end. Errors as MappedFile::Open. A signal that comes while a pipe is waited for
-// ends the wait with Cancelled if `cancelled`, asked then, says so.
-absl::StatusOr<std::string> ReadFile(const std::string& path);
-absl::StatusOr<std::string> ReadFile(const std::string& path, absl::FunctionRef<bool()> cancelled);
+// More than any spec, config, index or tokenizer has.
+inline constexpr size_t kMaxTextFileBytes = size_t{64} << 20;
 
-// Reads an open file or pipe to its end, as ReadFile does; `name` is what messages call it.
+// Reads a whole file of at most `max_bytes`. Errors as MappedFile::Open; InvalidArgument for a larger one.
+absl::StatusOr<std::string> ReadFile(const std::string& path, size_t max_bytes = kMaxTextFileBytes);
+
+// Reads a file of any size, or a pipe or device to its end. A signal that comes while one is waited for ends the wait
+// with Cancelled if `cancelled`, asked then and now and again, says so.
+absl::StatusOr<std::string> ReadFileOrPipe(const std::string& path, absl::FunctionRef<bool()> cancelled);
+
+// Reads an open file or pipe to its end, likewise; `name` is what messages call it.
 absl::StatusOr<std::string> ReadDescriptor(int fd, const std::string& name, absl::FunctionRef<bool()> cancelled);
 
 }  // namespace kvm

@@ -100,5 +100,43 @@ TEST(ReadFile, NamesWhatItCannotRead) {
   EXPECT_EQ(ReadFile(testing::TempDir()).status().code(), absl::StatusCode::kFailedPrecondition);
 }
 
+// Nothing of a model is a pipe: a model's file that is one must not make its reader wait, nor a device fill the memory.
+TEST(ReadFile, RefusesPipesAndDevices) {
+  const std::string pipe = testing::TempDir() + "/text_pipe";
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+  for (const std::string& path : {pipe, std::string("/dev/zero")}) {
+    const absl::Status status = ReadFile(path).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition) << status;
+    EXPECT_EQ(status.message(), "cannot read " + path + ": not a regular file");
+  }
+}
+
+TEST(ReadFile, RefusesWhatIsLargerThanAsked) {
+  const std::string path = TemporaryFile("four", "abcd");
+  EXPECT_EQ(*ReadFile(path, 4), "abcd");
+  EXPECT_EQ(ReadFile(path, 3).status().message(), path + ": has 4 bytes; expected a text file of at most 3");
+  EXPECT_EQ(ReadFile("/proc/self/comm", 1).status().code(), absl::StatusCode::kInvalidArgument);
+  // Has a size and no bytes on disk.
+  ASSERT_EQ(truncate(path.c_str(), off_t{1} << 40), 0);
+  EXPECT_EQ(ReadFile(path).status().code(), absl::StatusCode::kInvalidArgument);
+}
+
+TEST(ReadFile, NamesBrokenLinks) {
+  const std::string path = testing::TempDir() + "/broken";
+  ASSERT_EQ(symlink("blobs/gone", path.c_str()), 0);
+  const std::string message = "cannot read " + path + ": a link to blobs/gone, which is not there";
+  EXPECT_EQ(ReadFile(path).status(), absl::FailedPreconditionError(message));
+  EXPECT_EQ(MappedFile::Open(path).status(), absl::FailedPreconditionError(message));
+}
+
+TEST(ReadFileOrPipe, ReadsFilesOfAnySizeAndDevices) {
+  const auto never = [] { return false; };
+  EXPECT_EQ(*ReadFileOrPipe(TemporaryFile("text", "abc"), never), "abc");
+  EXPECT_EQ(*ReadFileOrPipe("/dev/null", never), "");
+  int asked = 0;
+  const absl::Status status = ReadFileOrPipe("/dev/zero", [&] { return ++asked == 3; }).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kCancelled) << status;
+}
+
 }  // namespace
 }  // namespace kvm

@@ -1,5 +1,6 @@
 #include "kvm/io/model_file.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <map>
@@ -13,9 +14,11 @@
 #include "kvm/io/folder_files.h"
 #include "kvm/io/hub_cache.h"
 #include "kvm/io/json_fields.h"
+#include "kvm/io/mapped_file.h"
 #include "kvm/io/model_writer.h"
 #include "kvm/io/open_tokenizer.h"
 #include "kvm/io/packed_file.h"
+#include "kvm/io/path_check.h"
 #include "kvm/io/rwkv_checkpoint.h"
 #include "kvm/io/safetensors.h"
 #include "kvm/io/torch_file.h"
@@ -70,8 +73,7 @@ absl::StatusOr<OpenedModel> OpenTorch(const std::string& path) {
   ASSIGN_OR_RETURN(std::unique_ptr<TorchFile> file, TorchFile::Open(path));
   if (HasRwkvNames(*file)) return OpenRwkv(path, std::move(file));
   return absl::InvalidArgumentError(absl::StrCat(
-      path,
-      ": a PyTorch checkpoint whose tensors are not named as those of RWKV-7, the only ones that are read alone"));
+      path, ": a PyTorch checkpoint, of which only those of RWKV-7 are read alone; ", DescribeForeignNames(*file)));
 }
 
 absl::StatusOr<OpenedModel> OpenSafetensors(const std::string& path) {
@@ -89,10 +91,9 @@ absl::StatusOr<OpenedModel> OpenSafetensors(const std::string& path) {
       return opened;
     }
     if (HasRwkvNames(*file)) return OpenRwkv(path, std::move(file));
-    return absl::InvalidArgumentError(absl::StrCat(path,
-                                                   ": tensors without a stack; expected a file that `kvm convert` "
-                                                   "made, or ",
-                                                   kWeightsFile, " in a folder with ", kConfigFile));
+    return absl::InvalidArgumentError(absl::StrCat(
+        path, ": tensors without a stack; expected a file that `kvm convert` made, an RWKV-7 checkpoint, or ",
+        kWeightsFile, " in a folder with ", kConfigFile, "; ", DescribeForeignNames(*file)));
   }
   ASSIGN_OR_RETURN(opened.model.spec, ParseStackSpec(stack->second, absl::StrCat(path, ": ", kStackMetadata)));
   const auto config = file->metadata().find(kConfigMetadata);
@@ -107,11 +108,42 @@ absl::StatusOr<OpenedModel> OpenSafetensors(const std::string& path) {
   return opened;
 }
 
+// What a file is that is no model.
+std::string DescribeStart(absl::string_view start) {
+  const std::string known = LooksLike(start);
+  return known.empty() && start.size() < kFileKindBytes ? absl::StrCat("; it has only ", start.size(), " bytes")
+                                                        : known;
+}
+
+std::vector<std::string> FilesOfFolder(const std::string& folder) {
+  std::vector<std::string> names = {kStackFile, kConfigFile, kWeightsFile, kIndexFile, kTokenizerJsonFile};
+  const absl::StatusOr<std::string> index = ReadFile((fs::path(folder) / kIndexFile).string());
+  if (index.ok()) {
+    const absl::StatusOr<nlohmann::json> parsed = ParseJsonObject(*index, kIndexFile);
+    // One that is broken makes no model.
+    const nlohmann::json map = parsed.ok() ? parsed->value("weight_map", nlohmann::json()) : nlohmann::json();
+    for (const nlohmann::json& shard : map) {
+      if (shard.is_string()) names.push_back(shard.get<std::string>());
+    }
+  }
+  std::sort(names.begin(), names.end());
+  names.erase(std::unique(names.begin(), names.end()), names.end());
+  std::vector<std::string> files;
+  for (const std::string& name : names) files.push_back((fs::path(folder) / name).string());
+  const std::string tokenizer = FindTokenizerFile(folder);
+  if (!tokenizer.empty()) files.push_back(tokenizer);
+  return files;
+}
+
 }  // namespace
 
 absl::StatusOr<OpenedModel> OpenModel(const std::string& path) {
+  RETURN_IF_ERROR(CheckPathExists(path));
   std::error_code error;
   if (!fs::is_regular_file(path, error)) {
+    if (!fs::is_directory(path, error)) {
+      return absl::FailedPreconditionError(absl::StrCat(path, ": neither a file nor a folder; expected a model"));
+    }
     OpenedModel opened;
     opened.kind = "model folder";
     ASSIGN_OR_RETURN(opened.model, OpenModelFolder(path));
@@ -131,7 +163,27 @@ absl::StatusOr<OpenedModel> OpenModel(const std::string& path) {
   }
   return absl::InvalidArgumentError(
       absl::StrCat(path, ": not a model, expected a folder, a packed model, a safetensors file or a PyTorch checkpoint",
-                   LooksLike(start)));
+                   DescribeStart(start)));
+}
+
+std::vector<std::string> FilesOfModel(const std::string& path) {
+  std::error_code error;
+  if (fs::is_directory(path, error)) {
+    const absl::StatusOr<std::string> resolved = ResolveHubFolder(path);
+    return resolved.ok() ? FilesOfFolder(*resolved) : std::vector<std::string>();
+  }
+  std::vector<std::string> files = TokenizersBeside(path);
+  files.push_back(path);
+  const fs::path parent = fs::path(path).parent_path();
+  const std::string folder = parent.empty() ? "." : parent.string();
+  if (fs::path(path).filename() == kWeightsFile) {  // may mean the folder
+    const std::vector<std::string> beside = FilesOfFolder(folder);
+    files.insert(files.end(), beside.begin(), beside.end());
+  } else {
+    const std::string tokenizer = FindModelTokenizer(path);
+    if (!tokenizer.empty()) files.push_back(tokenizer);
+  }
+  return files;
 }
 
 std::string FindModelTokenizer(const std::string& path) {
@@ -141,7 +193,7 @@ std::string FindModelTokenizer(const std::string& path) {
     return folder.ok() ? FindTokenizerFile(*folder) : "";
   }
   for (const std::string& tokenizer : TokenizersBeside(path)) {
-    if (Exists(tokenizer)) return tokenizer;
+    if (NameExists(tokenizer)) return tokenizer;
   }
   const fs::path folder = fs::path(path).parent_path();
   return FindTokenizerFile(folder.empty() ? "." : folder.string());

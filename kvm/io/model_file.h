@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "kvm/io/model_folder.h"
@@ -17,10 +18,14 @@ namespace kvm {
 struct OpenedModel {
   ModelFolder model;
   std::string kind;  // "model folder", "packed model", "safetensors model", "RWKV-7 checkpoint"
-  // What a packed model says that ModelFingerprint of it is; the other forms say nothing.
+  // What a packed model says that ModelFingerprint of it is, by the rule of its version; the other forms say nothing.
   std::optional<uint64_t> fingerprint;
 };
 absl::StatusOr<OpenedModel> OpenModel(const std::string& path);
+
+// The files that OpenModel and FindModelTokenizer would read for `path`, whether they are there or not: what must not
+// be written while, or because, the model is read. Some may be named twice.
+std::vector<std::string> FilesOfModel(const std::string& path);
 
 // The tokenizer of the model at `path`, which is not opened: the one in its folder; of a model that is one file that
 // with the file's own name (TokenizersBeside), or else the one in the folder where it lies. Empty when there is none.

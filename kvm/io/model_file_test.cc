@@ -1,5 +1,7 @@
 #include "kvm/io/model_file.h"
 
+#include <sys/stat.h>
+
 #include <filesystem>
 #include <memory>
 #include <string>
@@ -110,13 +112,66 @@ TEST_F(ModelFileTest, AFailureLeavesNothing) {
   EXPECT_FALSE(fs::exists(Path("new")));
 }
 
+// New checksums must not vouch for old damage.
+TEST_F(ModelFileTest, DamagedWeightsAreNotWritten) {
+  ASSERT_TRUE(WriteModelPacked(Path("a.kvm"), spec_, *weights_, {}).ok());
+  std::string bytes = *ReadFile(Path("a.kvm"));
+  bytes[bytes.size() - 9] = static_cast<char>(bytes[bytes.size() - 9] ^ 1);
+  ASSERT_TRUE(WriteFileAtomically(Path("a.kvm"), bytes).ok());
+  const absl::StatusOr<OpenedModel> opened = OpenModel(Path("a.kvm"));
+  ASSERT_TRUE(opened.ok()) << opened.status();
+  const WeightSource& damaged = *opened->model.weights;
+  ModelWriteOptions bf16;
+  bf16.dtype = DType::kBF16;
+  for (const ModelWriteOptions& options : {ModelWriteOptions(), bf16}) {
+    for (const absl::Status& status : {
+             WriteModelPacked(Path("b/b.kvm"), spec_, damaged, options),
+             WriteModelSafetensors(Path("b/b.safetensors"), spec_, damaged, options),
+             WriteModelFolder(Path("b"), spec_, damaged, FolderForm::kStack, options),
+         }) {
+      EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss) << status;
+      EXPECT_THAT(std::string(status.message()), HasSubstr(Path("a.kvm") + ": the weights are not those"));
+    }
+  }
+  EXPECT_FALSE(fs::exists(Path("b")));
+}
+
+TEST_F(ModelFileTest, BrokenLinksAndOtherThingsAreNamed) {
+  fs::create_directories(Path("m"));
+  ASSERT_TRUE(WriteModelFolder(Path("m"), spec_, *weights_, FolderForm::kStack, {}).ok());
+  const auto refusal = [](const std::string& path, absl::StatusCode code) {
+    const absl::Status status = OpenModel(path).status();
+    EXPECT_EQ(status.code(), code) << status;
+    return std::string(status.message());
+  };
+  EXPECT_EQ(refusal(Path("absent"), absl::StatusCode::kNotFound), Path("absent") + ": no such file or folder");
+  for (const char* file : {"m/model.safetensors", "m/stack.textproto"}) {
+    const fs::path kept = fs::path(Path(file)).concat(".kept");
+    fs::rename(Path(file), kept);
+    fs::create_symlink("../blobs/1234", Path(file));
+    EXPECT_EQ(refusal(Path("m"), absl::StatusCode::kFailedPrecondition),
+              "cannot read " + Path(file) + ": a link to ../blobs/1234, which is not there");
+    EXPECT_FALSE(WriteModelFolder(Path("m"), spec_, *weights_, FolderForm::kStack, {}).ok());
+    fs::rename(kept, Path(file));
+  }
+  fs::create_symlink("loop.kvm", Path("loop.kvm"));
+  EXPECT_THAT(refusal(Path("loop.kvm"), absl::StatusCode::kFailedPrecondition), HasSubstr("leads in a circle"));
+  ASSERT_EQ(mkfifo(Path("pipe.kvm").c_str(), 0600), 0);
+  EXPECT_THAT(refusal(Path("pipe.kvm"), absl::StatusCode::kFailedPrecondition),
+              HasSubstr("neither a file nor a folder"));
+  fs::remove(Path("m/stack.textproto"));
+  ASSERT_EQ(mkfifo(Path("m/stack.textproto").c_str(), 0600), 0);
+  EXPECT_THAT(refusal(Path("m"), absl::StatusCode::kFailedPrecondition), HasSubstr("not a regular file"));
+}
+
 TEST_F(ModelFileTest, NamesWhatAFileIs) {
   EXPECT_EQ(OpenModel(Path("absent")).status().code(), absl::StatusCode::kNotFound);
   EXPECT_THAT(Refusal("a", "version https://git-lfs.github.com/spec/v1\n"),
               AllOf(HasSubstr(Path("a")), HasSubstr("looks like a Git LFS pointer")));
   EXPECT_THAT(Refusal("a.kvm", "<html>"), HasSubstr("HTML page"));
   EXPECT_THAT(Refusal("a.pth", "GGUF\x03"), HasSubstr("GGUF"));
-  EXPECT_THAT(Refusal("a", ""), HasSubstr("not a model"));
+  EXPECT_THAT(Refusal("a", ""), AllOf(HasSubstr("not a model"), HasSubstr("; it is empty")));
+  EXPECT_THAT(Refusal("a", "KVM"), HasSubstr("; it has only 3 bytes"));
   EXPECT_THAT(Refusal("a", std::string("PK\x03\x04garbage")), HasSubstr(Path("a")));
   EXPECT_THAT(Refusal("a", std::string("\x80\x02}q")), HasSubstr(Path("a")));
 }

@@ -7,20 +7,29 @@
 #include "kvm/io/content_hash.h"
 #include "kvm/kernels/dtype.h"
 #include "kvm/kernels/tensor.h"
+#include "kvm/model/canonical_stack.h"
+#include "kvm/status_macros.h"
 
 namespace kvm {
 
-uint64_t ModelFingerprint(const StackSpec& spec, const WeightSource& weights) {
+uint64_t ModelFingerprint(const StackSpec& spec, const WeightSource& weights, SpecForm form) {
+  // Tensors that are not converted can be read.
+  return *ModelFingerprint(spec, StreamWeights(weights, weights.Names(), {}), form);
+}
+
+absl::StatusOr<uint64_t> ModelFingerprint(const StackSpec& spec, const TensorStream& tensors, SpecForm form) {
   ContentHash hash;
   const auto add = [&hash](absl::string_view bytes) {
     const uint64_t length = bytes.size();
     hash.Add(absl::string_view(reinterpret_cast<const char*>(&length), sizeof(length)));
     hash.Add(bytes);
   };
-  add(spec.SerializeAsString());
-  for (const std::string& name : weights.Names()) {
-    const TensorView& tensor = *weights.Find(name);
-    add(name);
+  add((form == SpecForm::kCanonical ? CanonicalStack(spec) : spec).SerializeAsString());
+  for (const TensorStream::Entry& entry : tensors.tensors) {
+    RETURN_IF_ERROR(CheckNotCancelled(tensors.cancelled));
+    ASSIGN_OR_RETURN(const HeldTensor held, tensors.read(entry.name));
+    const TensorView& tensor = held.view;
+    add(entry.name);
     add(absl::StrCat(Name(tensor.dtype), ToString(tensor.shape)));
     add(absl::string_view(static_cast<const char*>(tensor.data), static_cast<size_t>(tensor.byte_size())));
   }

@@ -6,17 +6,17 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/string_view.h"
-#include "kvm/io/file_kind.h"
+#include "kvm/io/config_hint.h"
 #include "kvm/io/folder_files.h"
 #include "kvm/io/hub_cache.h"
 #include "kvm/io/huggingface.h"
 #include "kvm/io/mapped_file.h"
 #include "kvm/io/open_tokenizer.h"
+#include "kvm/io/path_check.h"
 #include "kvm/io/safetensors.h"
 #include "kvm/io/sharded_weights.h"
+#include "kvm/io/stack_file.h"
 #include "kvm/model/parameters.h"
-#include "kvm/model/stack_spec.h"
 #include "kvm/status_macros.h"
 
 namespace kvm {
@@ -52,12 +52,12 @@ void NoteOtherArithmetic(const std::map<std::string, std::string>& unused, std::
 
 absl::StatusOr<std::unique_ptr<WeightSource>> OpenWeights(const std::string& folder, std::vector<std::string>* notes) {
   const std::string weights = InFolder(folder, kWeightsFile);
-  if (Exists(weights)) {
+  if (NameExists(weights)) {
     ASSIGN_OR_RETURN(std::unique_ptr<WeightSource> file, SafetensorsFile::Open(weights));
     return file;
   }
   const std::string index = InFolder(folder, kIndexFile);
-  if (Exists(index)) return OpenShardedWeights(folder, index, notes);
+  if (NameExists(index)) return OpenShardedWeights(folder, index, notes);
   std::string found;
   for (const char* file : kForeignWeights) {
     if (Exists(InFolder(folder, file))) found = absl::StrCat("; it has ", file, ", which is not read");
@@ -66,38 +66,36 @@ absl::StatusOr<std::unique_ptr<WeightSource>> OpenWeights(const std::string& fol
       absl::StrCat(folder, ": no weights, expected ", kWeightsFile, " or ", kIndexFile, " with its shards", found));
 }
 
-// The text of a spec, with what it is when it is something else.
-absl::StatusOr<StackSpec> ReadStack(const std::string& path) {
-  ASSIGN_OR_RETURN(const std::string text, ReadFile(path));
-  absl::StatusOr<StackSpec> spec = ParseStackSpec(text, path);
-  if (spec.ok()) return spec;
-  return absl::Status(spec.status().code(), absl::StrCat(spec.status().message(),
-                                                         LooksLike(absl::string_view(text).substr(0, kFileKindBytes))));
-}
-
 }  // namespace
 
 absl::StatusOr<ModelFolder> OpenModelFolder(const std::string& path) {
   ASSIGN_OR_RETURN(const std::string resolved, ResolveHubFolder(path));
   const std::string stack = InFolder(resolved, kStackFile);
   const std::string config = InFolder(resolved, kConfigFile);
-  if (!IsFolder(resolved) || (!Exists(stack) && !Exists(config))) {
+  RETURN_IF_ERROR(CheckPathExists(resolved));
+  const bool has_stack = NameExists(stack), has_config = NameExists(config);
+  if (!IsFolder(resolved) || (!has_stack && !has_config)) {
+    // A folder that may not be entered hides what it holds.
+    const absl::Status seen = CheckPathExists(stack);
+    if (absl::IsFailedPrecondition(seen)) return seen;
     return absl::NotFoundError(absl::StrCat(resolved, ": no model here, expected a folder that holds ", kStackFile,
                                             " or ", kConfigFile, ", and ", kWeightsFile));
   }
-  if (Exists(stack) && Exists(config)) {
+  if (has_stack && has_config) {
     return absl::InvalidArgumentError(
         absl::StrCat(resolved, ": holds both ", kStackFile, " and ", kConfigFile, ", expected one of them"));
   }
 
   ModelFolder folder;
+  std::string hint;  // at what may be behind tensors that do not fit
   folder.path = resolved;
-  if (Exists(stack)) {
-    ASSIGN_OR_RETURN(folder.spec, ReadStack(stack));
+  if (has_stack) {
+    ASSIGN_OR_RETURN(folder.spec, ReadStackFile(stack));
     ASSIGN_OR_RETURN(folder.weights, OpenWeights(resolved, &folder.notes));
   } else {
     ASSIGN_OR_RETURN(const std::string text, ReadFile(config));
     ASSIGN_OR_RETURN(HuggingFaceConfig parsed, ParseHuggingFaceConfig(text, config));
+    hint = ConfigHint(parsed);
     folder.spec = std::move(parsed.spec);
     folder.config = std::move(parsed.fields);
     folder.unused_config = std::move(parsed.unused);
@@ -107,7 +105,8 @@ absl::StatusOr<ModelFolder> OpenModelFolder(const std::string& path) {
     // There the flag speaks of files that lack a head.
     if (folder.weights->Find("lm_head.weight") != nullptr) folder.spec.set_tied_head(false);
   }
-  RETURN_IF_ERROR(CheckWeights(folder.spec, *folder.weights));
+  const absl::Status fits = CheckWeights(folder.spec, *folder.weights);
+  if (!fits.ok()) return absl::Status(fits.code(), absl::StrCat(fits.message(), hint));
   folder.tokenizer_path = FindTokenizerFile(resolved);
   return folder;
 }

@@ -27,9 +27,9 @@ struct ModelFolder {
 
 // Opens a folder and checks it whole: nothing is allocated for a model that does not fit its spec. `path` may be a
 // folder of a hub's cache (ResolveHubFolder). Errors name the file at fault: NotFound for a path without a model,
-// InvalidArgument for a folder with both kinds of spec, for broken files, and for missing, unexpected and mis-shaped
-// tensors (all listed). A config.json that ties the head to the embedding does so only for files that lack
-// lm_head.weight.
+// FailedPrecondition for broken links and files that cannot be read, InvalidArgument for a folder with both kinds of
+// spec, for broken files, and for missing, unexpected and mis-shaped tensors (all listed). A config.json that ties the
+// head to the embedding does so only for files that lack lm_head.weight.
 absl::StatusOr<ModelFolder> OpenModelFolder(const std::string& path);
 
 }  // namespace kvm

@@ -181,7 +181,8 @@ TEST_F(ModelFolderTest, FailedWritesLeaveNothing) {
 }
 
 TEST_F(ModelFolderTest, SaysWhatAModelFolderHolds) {
-  EXPECT_THAT(OpenError(Path("absent"), absl::StatusCode::kNotFound), HasSubstr("stack.textproto or config.json"));
+  EXPECT_THAT(OpenError(Path("absent"), absl::StatusCode::kNotFound), HasSubstr("absent: no such file or folder"));
+  EXPECT_THAT(OpenError(Path(""), absl::StatusCode::kNotFound), HasSubstr("stack.textproto or config.json"));
   EXPECT_THAT(OpenError(base_.string(), absl::StatusCode::kNotFound), HasSubstr(base_.string()));
   Write("file", "");
   EXPECT_THAT(OpenError(Path("file"), absl::StatusCode::kNotFound), HasSubstr("no model here"));
@@ -268,6 +269,30 @@ TEST_F(ModelFolderTest, SaysWhyATensorOfAShardIsMissing) {
   swapped[digit] = text[digit] == '0' ? '1' : '0';
   Write(index, swapped);
   EXPECT_THAT(OpenError(Path("m"), absl::StatusCode::kInvalidArgument), HasSubstr("lacks tensor \"lm_head.weight\""));
+}
+
+// What a file has too much stays short however much it is, and a key that is missing is pointed at.
+TEST_F(ModelFolderTest, PointsAtKeysThatTensorsDoNotFit) {
+  CopyGolden("m");
+  std::string config = *ReadFile(Path("m/config.json"));
+  const std::string key = "\"num_hidden_layers\"";
+  ASSERT_NE(config.find(key), std::string::npos);
+  config.replace(config.find(key), key.size(), "\"num_hiden_layers\"");
+  Write("m/config.json", config);
+  EXPECT_THAT(OpenError(Path("m"), absl::StatusCode::kInvalidArgument),
+              ::testing::EndsWith("; config.json has no num_hidden_layers (12 is taken); config.json has "
+                                  "num_hiden_layers, which nothing reads; did you mean num_hidden_layers?"));
+
+  CopyGolden("extra");
+  std::vector<NamedTensorView> tensors;
+  const auto file = SafetensorsFile::Open(Path("m/model.safetensors"));
+  ASSERT_TRUE(file.ok()) << file.status();
+  for (const std::string& name : (*file)->Names()) tensors.push_back({name, *(*file)->Find(name)});
+  const TensorView any = tensors[0].tensor;
+  for (int i = 0; i < 3000; ++i) tensors.push_back({absl::StrCat("extra.", i, ".weight"), any});
+  ASSERT_TRUE(WriteSafetensors(Path("extra/model.safetensors"), tensors).ok());
+  EXPECT_THAT(OpenError(Path("extra"), absl::StatusCode::kInvalidArgument),
+              ::testing::EndsWith(": extra.{0..2999}.weight: unexpected, this stack has no such tensor"));
 }
 
 // Arithmetic that other models' configs ask for: said, and no reason to refuse a folder.

@@ -2,7 +2,6 @@
 
 #include <filesystem>
 #include <functional>
-#include <memory>
 #include <system_error>
 #include <utility>
 #include <vector>
@@ -10,14 +9,15 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "kvm/io/atomic_file.h"
-#include "kvm/io/cast_weights.h"
 #include "kvm/io/folder_files.h"
 #include "kvm/io/huggingface_writer.h"
 #include "kvm/io/mapped_file.h"
 #include "kvm/io/open_tokenizer.h"
 #include "kvm/io/packed_file.h"
+#include "kvm/io/path_check.h"
 #include "kvm/io/rwkv_checkpoint.h"
 #include "kvm/io/strict_json.h"
+#include "kvm/io/tensor_stream.h"
 #include "kvm/io/weight_files.h"
 #include "kvm/model/parameters.h"
 #include "kvm/model/quantized_weights.h"
@@ -74,7 +74,7 @@ absl::Status MakeFolder(const std::string& path, Unfinished* unfinished) {
 
 absl::Status CheckHoldsNoModel(const std::string& path) {
   for (const char* file : {kStackFile, kConfigFile, kWeightsFile, kIndexFile}) {
-    if (Exists(InFolder(path, file))) {
+    if (NameExists(InFolder(path, file))) {
       return absl::AlreadyExistsError(
           absl::StrCat(path, ": holds ", file, " already, expected a folder without model"));
     }
@@ -103,6 +103,8 @@ absl::Status CheckModel(const std::string& path, const StackSpec& spec, const We
   return CheckWeights(spec, weights);
 }
 
+TensorWriting WritingOf(const ModelWriteOptions& options) { return {options.dtype, options.cancelled}; }
+
 // The config's fields as one JSON object.
 absl::StatusOr<std::string> ConfigText(const std::map<std::string, std::string>& config) {
   nlohmann::json object = nlohmann::json::object();
@@ -127,6 +129,8 @@ absl::Status WriteOneFile(const std::string& path, const StackSpec& spec, const 
                           const ModelWriteOptions& options, bool packed, const std::function<absl::Status()>& write) {
   RETURN_IF_ERROR(CheckModel(path, spec, weights, options, packed));
   if (Exists(path)) return absl::AlreadyExistsError(absl::StrCat(path, ": exists already"));
+  // Checksums of our own making would vouch for what is damaged.
+  RETURN_IF_ERROR(weights.CheckContents(options.cancelled));
   Unfinished unfinished;
   const std::string folder = fs::path(path).parent_path().string();
   if (!folder.empty()) RETURN_IF_ERROR(MakeFolder(folder, &unfinished));
@@ -154,6 +158,7 @@ absl::Status WriteModelFolder(const std::string& path, const StackSpec& spec, co
     ASSIGN_OR_RETURN(text, FormatHuggingFaceConfig(spec, ConfigFor(with_dtype)));
   }
   RETURN_IF_ERROR(CheckHoldsNoModel(path));
+  RETURN_IF_ERROR(weights.CheckContents(options.cancelled));
   Unfinished unfinished;
   RETURN_IF_ERROR(MakeFolder(path, &unfinished));
   if (!options.tokenizer_path.empty()) {
@@ -161,7 +166,8 @@ absl::Status WriteModelFolder(const std::string& path, const StackSpec& spec, co
     RETURN_IF_ERROR(CopyTokenizer(options.tokenizer_path, InFolder(path, name), &unfinished));
   }
   std::vector<std::string> written;
-  const absl::Status status = WriteWeightFiles(path, spec, weights, options.dtype, options.max_shard_bytes, &written);
+  const absl::Status status =
+      WriteWeightFiles(path, spec, weights, WritingOf(options), options.max_shard_bytes, &written);
   for (const std::string& file : written) unfinished.Made(file);
   RETURN_IF_ERROR(status);
   // Last, as a folder without it is no model.
@@ -177,7 +183,7 @@ absl::Status WriteModelSafetensors(const std::string& path, const StackSpec& spe
     if (!options.config.empty()) {
       ASSIGN_OR_RETURN(metadata[kConfigMetadata], ConfigText(ConfigFor(options)));
     }
-    return WriteWeightFile(path, TensorOrder(spec, weights), weights, options.dtype, metadata);
+    return WriteWeightFile(path, TensorOrder(spec, weights), weights, WritingOf(options), metadata);
   });
 }
 
@@ -187,22 +193,17 @@ absl::Status WriteModelPacked(const std::string& path, const StackSpec& spec, co
     if (options.dtype == DType::kI8) {
       // The config goes on speaking of the tensors that the model came with.
       ASSIGN_OR_RETURN(const std::unique_ptr<WeightSource> int8, QuantizeWeights(spec, weights));
-      return WritePackedModel(path, spec, *int8, options.config);
+      return WritePackedModel(path, spec, *int8, options.config, {std::nullopt, options.cancelled});
     }
     const std::map<std::string, std::string> config = options.config.empty() ? options.config : ConfigFor(options);
-    if (!options.dtype.has_value()) return WritePackedModel(path, spec, weights, config);
-    ASSIGN_OR_RETURN(const std::unique_ptr<WeightSource> cast, CastWeights(weights, *options.dtype));
-    return WritePackedModel(path, spec, *cast, config);
+    return WritePackedModel(path, spec, weights, config, WritingOf(options));
   });
 }
 
 absl::Status WriteModelRwkv(const std::string& path, const StackSpec& spec, const WeightSource& weights,
                             const ModelWriteOptions& options) {
-  return WriteOneFile(path, spec, weights, options, /*packed=*/false, [&]() -> absl::Status {
-    if (!options.dtype.has_value()) return WriteRwkvCheckpoint(path, spec, weights);
-    ASSIGN_OR_RETURN(const std::unique_ptr<WeightSource> cast, CastWeights(weights, *options.dtype));
-    return WriteRwkvCheckpoint(path, spec, *cast);
-  });
+  return WriteOneFile(path, spec, weights, options, /*packed=*/false,
+                      [&] { return WriteRwkvCheckpoint(path, spec, weights, WritingOf(options)); });
 }
 
 std::vector<std::string> TokenizersBeside(const std::string& model_path) {

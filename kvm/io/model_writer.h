@@ -4,6 +4,7 @@
 // Writing models: as a folder of ours, a Hugging Face folder, or one file.
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
@@ -25,13 +26,15 @@ struct ModelWriteOptions {
   std::optional<DType> dtype;  // of the tensors: kF32, kBF16, kF16, in packed models kI8; without one as they are
   int64_t max_shard_bytes = 5'000'000'000;  // of a folder's files
   std::map<std::string, std::string>
-      config;                  // fields of the config.json that the model came with (ModelFolder::config)
-  std::string tokenizer_path;  // copied beside the model unless it is empty
+      config;                       // fields of the config.json that the model came with (ModelFolder::config)
+  std::string tokenizer_path;       // copied beside the model unless it is empty
+  std::function<bool()> cancelled;  // asked between pieces of work: true ends it with Cancelled. May be empty
 };
 
 // Writes a model into `path`, which is made if need be and must not hold one yet (AlreadyExists). The spec file comes
 // last, so that a folder without it is no model: either all files appear or an error comes back and none does.
-// InvalidArgument as ValidateStack, CheckWeights and, for the Hugging Face form, FormatHuggingFaceConfig.
+// InvalidArgument as ValidateStack, CheckWeights and, for the Hugging Face form, FormatHuggingFaceConfig. Weights that
+// are damaged (WeightSource::CheckContents) are not written, in whatever form.
 absl::Status WriteModelFolder(const std::string& path, const StackSpec& spec, const WeightSource& weights,
                               FolderForm form, const ModelWriteOptions& options);
 

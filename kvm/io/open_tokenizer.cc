@@ -6,7 +6,9 @@
 #include "absl/strings/match.h"
 #include "absl/strings/string_view.h"
 #include "kvm/io/byte_level_bpe.h"
+#include "kvm/io/folder_files.h"
 #include "kvm/io/mapped_file.h"
+#include "kvm/io/path_check.h"
 #include "kvm/io/world_tokenizer.h"
 #include "kvm/status_macros.h"
 
@@ -15,7 +17,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr char kJsonFile[] = "tokenizer.json";
 constexpr char kWorldFile[] = "rwkv_vocab.txt";
 
 // The vocabulary's first line begins with an id; nothing else that begins so is meant to be a tokenizer.
@@ -33,9 +34,9 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> OpenTokenizer(const std::string& path
 }
 
 std::string FindTokenizerFile(const std::string& folder) {
+  const std::string json = (fs::path(folder) / kTokenizerJsonFile).string();
+  if (NameExists(json)) return json;
   std::error_code error;
-  const fs::path json = fs::path(folder) / kJsonFile;
-  if (fs::exists(json, error)) return json.string();
   std::string first;
   for (fs::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error)) {
     const std::string name = entry->path().filename().string();
@@ -46,9 +47,9 @@ std::string FindTokenizerFile(const std::string& folder) {
 
 absl::StatusOr<std::string> TokenizerFileName(const std::string& path) {
   const std::string name = fs::path(path).filename().string();
-  if (name == kJsonFile || IsWorldFileName(name)) return name;
+  if (name == kTokenizerJsonFile || IsWorldFileName(name)) return name;
   ASSIGN_OR_RETURN(const std::string content, ReadFile(path));
-  return std::string(IsWorldVocabulary(content) ? kWorldFile : kJsonFile);
+  return std::string(IsWorldVocabulary(content) ? kWorldFile : kTokenizerJsonFile);
 }
 
 }  // namespace kvm

@@ -9,9 +9,11 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "kvm/io/cast.h"
+#include "kvm/io/content_hash.h"
 #include "kvm/io/mapped_file.h"
 #include "kvm/io/packed.pb.h"
 #include "kvm/io/packed_layout.h"
+#include "kvm/io/tensor_stream.h"
 #include "kvm/kernels/bfloat16.h"
 #include "kvm/kernels/int8_panels.h"
 #include "kvm/kernels/panels_view.h"
@@ -69,6 +71,9 @@ struct Contents {
   explicit Contents(MappedFile file) : file(std::move(file)) {}
 
   MappedFile file;
+  StackSpec spec;
+  uint64_t fingerprint = 0;  // as the header states it
+  SpecForm fingerprint_form = SpecForm::kCanonical;
   std::map<std::string, TensorView, std::less<>> rows;
   std::map<std::string, Matrix, std::less<>> matrices;
   std::mutex mutex;  // guards Matrix::rows and Matrix::view
@@ -112,6 +117,24 @@ class PackedWeights : public WeightSource {
     return TensorInfo{RowDType(matrix.dtype), {matrix.panels.outputs, matrix.panels.inputs}};
   }
 
+  HeldTensor Read(absl::string_view name) const override {
+    const auto row = contents_->rows.find(name);
+    if (row != contents_->rows.end()) return {row->second, Tensor()};
+    const Matrix& matrix = contents_->matrices.find(name)->second;
+    Tensor rows = Unpack(matrix.panels, matrix.dtype);
+    const TensorView view = rows.view();
+    return {view, std::move(rows)};
+  }
+
+  absl::Status CheckContents(const std::function<bool()>& cancelled) const override {
+    const TensorStream tensors = StreamWeights(*this, Names(), {std::nullopt, cancelled});
+    ASSIGN_OR_RETURN(const uint64_t fingerprint,
+                     ModelFingerprint(contents_->spec, tensors, contents_->fingerprint_form));
+    if (fingerprint == contents_->fingerprint) return absl::OkStatus();
+    return absl::DataLossError(absl::StrCat(
+        Description(), ": the weights are not those that the header's fingerprint speaks of; the file is damaged"));
+  }
+
   const PanelsView* FindPanels(absl::string_view name) const override {
     const auto found = contents_->matrices.find(name);
     return found == contents_->matrices.end() ? nullptr : &found->second.panels;
@@ -152,7 +175,9 @@ absl::StatusOr<PackedModel> OpenPackedModel(const std::string& path) {
     return absl::InvalidArgumentError(absl::StrCat(path, ": tensor ", name, " is two tensors, as rows and as panels"));
   }
   PackedModel model;
-  model.fingerprint = header.fingerprint();
+  contents->spec = header.spec();
+  contents->fingerprint_form = FingerprintForm(header.version());
+  contents->fingerprint = model.fingerprint = header.fingerprint();
   for (const PackedConfigField& field : header.config()) model.config[field.key()] = field.value();
   model.weights = std::make_unique<PackedWeights>(std::move(contents));
   RETURN_IF_ERROR(CheckWeights(header.spec(), *model.weights));

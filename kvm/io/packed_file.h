@@ -11,6 +11,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "kvm/io/tensor_stream.h"
 #include "kvm/model/stack.pb.h"
 #include "kvm/model/weight_source.h"
 
@@ -18,7 +19,7 @@ namespace kvm {
 
 struct PackedModel {
   StackSpec spec;
-  uint64_t fingerprint = 0;                   // as the file states it
+  uint64_t fingerprint = 0;                   // as the file states it, by the rule of its version
   std::map<std::string, std::string> config;  // see ModelFolder::config
   // Has panels of all matrices, and memory that lasts; makes row-major copies of matrices only when asked for them.
   std::unique_ptr<WeightSource> weights;
@@ -29,11 +30,11 @@ struct PackedModel {
 // file that holds exactly the tensors of its stack.
 absl::StatusOr<PackedModel> OpenPackedModel(const std::string& path);
 
-// Writes a file. Atomic. Matrices keep their dtype, except that F16 is widened to F32 (and remembered); where `weights`
-// has panels of int8 these are written. The fingerprint is of what is stored. InvalidArgument for other dtypes than
-// F32, BF16 and F16, and as CheckWeights.
+// Writes a file. Atomic. Matrices keep their dtype unless `writing` says otherwise, except that F16 is widened to F32
+// (and remembered); where `weights` has panels of int8 these are written. The fingerprint is of what is stored.
+// InvalidArgument for other dtypes than F32, BF16 and F16, and as CheckWeights.
 absl::Status WritePackedModel(const std::string& path, const StackSpec& spec, const WeightSource& weights,
-                              const std::map<std::string, std::string>& config);
+                              const std::map<std::string, std::string>& config, const TensorWriting& writing = {});
 
 }  // namespace kvm
 

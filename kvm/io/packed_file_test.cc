@@ -175,9 +175,12 @@ TEST_F(PackedFileTest, RefusesWhatIsNone) {
   EXPECT_EQ(OpenPackedModel(Path("absent")).status().code(), absl::StatusCode::kNotFound);
   EXPECT_THAT(Refusal(std::string()), HasSubstr("does not begin with KVMPACK"));
   EXPECT_THAT(Refusal(std::string("GGUF")), HasSubstr("it looks like a GGUF file"));
-  EXPECT_THAT(Refusal(std::string("KVMPACK\n")), HasSubstr("the file has 8 bytes"));
+  EXPECT_THAT(Refusal(std::string("KVMPACK\n")), HasSubstr("the file is cut short: it has 8 bytes"));
+  EXPECT_THAT(Refusal(std::string("KVMPACK")),
+              HasSubstr("the file is cut short: it has 7 bytes; expected at least 24"));
   const std::string zero = LittleEndian(0);
-  EXPECT_THAT(Refusal("KVMPACK\n" + LittleEndian(1) + zero), HasSubstr("a header of 1 bytes; expected at most 0"));
+  EXPECT_THAT(Refusal("KVMPACK\n" + LittleEndian(1) + zero),
+              HasSubstr("the file is cut short: a header of 1 bytes and only 0 bytes for it"));
   EXPECT_THAT(Refusal("KVMPACK\n" + LittleEndian(~uint64_t{0}) + zero), HasSubstr("a header of 18446744073709551615"));
   EXPECT_THAT(Refusal("KVMPACK\n" + zero + zero), HasSubstr("damaged"));
 }
@@ -196,7 +199,7 @@ TEST_F(PackedFileTest, RefusesEveryDamageToTheHeader) {
 TEST_F(PackedFileTest, RefusesFilesOfAnotherLength) {
   const std::string good = Whole(MakeParts());
   EXPECT_THAT(Refusal(good.substr(0, good.size() - 1)), HasSubstr("the file is cut short"));
-  EXPECT_THAT(Refusal(good.substr(0, 100)), HasSubstr("expected at most"));
+  EXPECT_THAT(Refusal(good.substr(0, 100)), HasSubstr("the file is cut short"));
   EXPECT_THAT(Refusal(good + "x"), HasSubstr("1 bytes follow the last tensor"));
   Parts parts = MakeParts();
   parts.data.clear();
@@ -205,7 +208,7 @@ TEST_F(PackedFileTest, RefusesFilesOfAnotherLength) {
 
 TEST_F(PackedFileTest, RefusesContradictions) {
   const auto refusal = [&](const std::function<void(PackedHeader*)>& change) { return Refusal(change); };
-  EXPECT_THAT(refusal([](PackedHeader* h) { h->set_version(3); }), HasSubstr("version 3; expected 1 or 2"));
+  EXPECT_THAT(refusal([](PackedHeader* h) { h->set_version(3); }), HasSubstr("version 3; expected 1 to 2"));
   EXPECT_THAT(refusal([](PackedHeader* h) { h->clear_version(); }), HasSubstr("version 0"));
   EXPECT_THAT(refusal([](PackedHeader* h) { h->mutable_spec()->set_width(0); }), HasSubstr("width"));
   EXPECT_THAT(refusal([](PackedHeader* h) { h->mutable_spec()->set_vocab_size(49); }),
@@ -215,7 +218,7 @@ TEST_F(PackedFileTest, RefusesContradictions) {
   };
   EXPECT_THAT(tensor([](PackedTensor* t) { t->set_dtype("F64"); }), HasSubstr("has dtype \"F64\""));
   EXPECT_THAT(tensor([](PackedTensor* t) { t->set_dtype("BF16"); }), HasSubstr("bytes; expected"));
-  EXPECT_THAT(tensor([](PackedTensor* t) { t->set_dtype("I8"); }), HasSubstr("is I8 in a file of version 1"));
+  EXPECT_THAT(tensor([](PackedTensor* t) { t->set_dtype("I8"); }), HasSubstr("expected 2304 for I8 [50, 32]"));
   EXPECT_THAT(tensor([](PackedTensor* t) { t->set_offset(64); }),
               HasSubstr("begins at byte 64 of the data; expected 0"));
   EXPECT_THAT(tensor([](PackedTensor* t) { t->set_size(t->size() + 1); }), HasSubstr("bytes; expected"));
@@ -256,7 +259,7 @@ TEST_F(PackedFileTest, TiedHeads) {
   EXPECT_THAT(Refusal(Whole(parts)), HasSubstr("two tensors, as rows and as panels"));
 }
 
-// Panels of int8, of which a version of its own speaks: mapped as they are written, in every kind of stack.
+// Panels of int8: mapped as they are written, in every kind of stack.
 TEST_F(PackedFileTest, Int8ModelsComputeTheSameBits) {
   for (const TestStack& stack : TestStacks()) {
     const std::unique_ptr<WeightSource> weights = RandomWeights(stack.spec, stack.seed);
@@ -281,10 +284,9 @@ TEST_F(PackedFileTest, Int8ModelsComputeTheSameBits) {
   }
 }
 
-TEST_F(PackedFileTest, Int8FilesHoldEachMatrixOnceAndStateTheirVersion) {
+TEST_F(PackedFileTest, Int8FilesHoldEachMatrixOnce) {
   stack_.spec.set_tied_head(true);
   weights_ = RandomWeights(stack_.spec, 3);
-  EXPECT_EQ(MakeParts().header.version(), 1u);
   absl::StatusOr<std::unique_ptr<WeightSource>> int8 = QuantizeWeights(stack_.spec, *weights_);
   ASSERT_TRUE(int8.ok()) << int8.status();
   weights_.swap(*int8);
@@ -315,9 +317,45 @@ TEST_F(PackedFileTest, Int8FilesHoldEachMatrixOnceAndStateTheirVersion) {
 }
 
 TEST_F(PackedFileTest, WritesOnlyWhatItCanGiveBack) {
+  class Doubles : public WeightSource {
+   public:
+    explicit Doubles(const WeightSource& source) : source_(source) {}
+    std::string Description() const override { return "doubles"; }
+    std::vector<std::string> Names() const override { return source_.Names(); }
+    const TensorView* Find(absl::string_view name) const override { return source_.Find(name); }
+    std::optional<TensorInfo> Info(absl::string_view name) const override {
+      std::optional<TensorInfo> info = source_.Info(name);
+      if (info.has_value()) info->dtype = DType::kF64;
+      return info;
+    }
+
+   private:
+    const WeightSource& source_;
+  };
+  const absl::Status doubles = WritePackedModel(Path("m"), stack_.spec, Doubles(*weights_), {});
+  EXPECT_EQ(doubles.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(doubles.message()), HasSubstr("has dtype F64; packed models hold F32, BF16 and F16: "
+                                                        "convert it with --dtype=f32"));
   stack_.spec.set_vocab_size(49);
   EXPECT_FALSE(WritePackedModel(Path("m"), stack_.spec, *weights_, {}).ok());
   EXPECT_FALSE(fs::exists(Path("m")));
+}
+
+// Files of version 1 took the spec as it is written into their fingerprint.
+TEST_F(PackedFileTest, ReadsAndChecksVersion1) {
+  const auto check = [&](uint32_t version, SpecForm form) {
+    Parts parts = MakeParts();
+    parts.header.set_version(version);
+    parts.header.set_fingerprint(ModelFingerprint(stack_.spec, *weights_, form));
+    EXPECT_TRUE(WriteFileAtomically(Path("v"), Whole(parts)).ok());
+    const absl::StatusOr<PackedModel> model = OpenPackedModel(Path("v"));
+    EXPECT_TRUE(model.ok()) << model.status();
+    return model.ok() ? model->weights->CheckContents({}).code() : absl::StatusCode::kUnknown;
+  };
+  EXPECT_EQ(check(1, SpecForm::kAsWritten), absl::StatusCode::kOk);
+  EXPECT_EQ(check(1, SpecForm::kCanonical), absl::StatusCode::kDataLoss);
+  EXPECT_EQ(check(2, SpecForm::kAsWritten), absl::StatusCode::kDataLoss);
+  EXPECT_EQ(check(2, SpecForm::kCanonical), absl::StatusCode::kOk);
 }
 
 }  // namespace

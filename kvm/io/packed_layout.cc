@@ -40,16 +40,22 @@ absl::StatusOr<absl::string_view> FindHeader(absl::string_view file, const std::
   const auto refuse = [&](absl::string_view why) {
     return absl::InvalidArgumentError(absl::StrCat(path, ": not a packed model: ", why));
   };
+  const auto cut_short = [&](auto... why) {
+    return absl::InvalidArgumentError(absl::StrCat(path, ": the file is cut short: ", why...));
+  };
+  if (!file.empty() && file.size() < kPackedFrame &&
+      file.substr(0, kPackedMagic.size()) == kPackedMagic.substr(0, file.size())) {
+    return cut_short("it has ", file.size(), " bytes; expected at least ", kPackedFrame);
+  }
   if (!absl::StartsWith(file, kPackedMagic)) {
     return refuse(absl::StrCat("it does not begin with KVMPACK", LooksLike(file.substr(0, kFileKindBytes))));
   }
-  if (file.size() < kPackedFrame) {
-    return refuse(absl::StrCat("the file has ", file.size(), " bytes; expected at least ", kPackedFrame));
-  }
   const uint64_t length = ReadUint64(file.substr(8));
-  if (length > kMaxPackedHeader || length > file.size() - kPackedFrame) {
-    return refuse(absl::StrCat("a header of ", length, " bytes; expected at most ",
-                               std::min<uint64_t>(kMaxPackedHeader, file.size() - kPackedFrame)));
+  if (length > kMaxPackedHeader) {
+    return refuse(absl::StrCat("a header of ", length, " bytes; expected at most ", kMaxPackedHeader));
+  }
+  if (length > file.size() - kPackedFrame) {
+    return cut_short("a header of ", length, " bytes and only ", file.size() - kPackedFrame, " bytes for it");
   }
   const absl::string_view header = file.substr(kPackedFrame, length);
   ContentHash hash;
@@ -69,9 +75,9 @@ absl::Status CheckTensors(const PackedHeader& header, uint64_t data_size, const 
       return absl::InvalidArgumentError(absl::StrCat(where, " appears twice"));
     }
     ASSIGN_OR_RETURN(const PackedSize size, SizeOfPacked(tensor, path));
-    if (size.dtype == DType::kI8 && header.version() < kPackedInt8Version) {
-      return absl::InvalidArgumentError(absl::StrCat(where, " is I8 in a file of version ", header.version(),
-                                                     "; expected version ", kPackedInt8Version));
+    if (size.dtype == DType::kI8 && header.version() == kFirstPackedVersion) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(where, " is I8 in a file of version ", header.version(), "; expected version ", kPackedVersion));
     }
     if (tensor.size() != size.bytes) {
       return absl::InvalidArgumentError(absl::StrCat(where, " has ", tensor.size(), " bytes; expected ", size.bytes,
@@ -100,9 +106,7 @@ absl::StatusOr<PackedSize> SizeOfPacked(const PackedTensor& tensor, const std::s
   };
   PackedSize size;
   const bool panels = tensor.layout() == PackedTensor::PANELS;
-  if (!ParseDType(tensor.dtype(), &size.dtype) ||
-      (size.dtype != DType::kF32 && size.dtype != DType::kBF16 && size.dtype != DType::kF16 &&
-       !(size.dtype == DType::kI8 && panels))) {
+  if (!ParseDType(tensor.dtype(), &size.dtype) || (!IsPackable(size.dtype) && !(size.dtype == DType::kI8 && panels))) {
     return refuse(" has dtype ", Quoted(tensor.dtype()), "; expected F32, BF16 or F16", panels ? ", or I8" : "");
   }
   if (tensor.shape_size() > kMaxRank) return refuse(": shape has more than ", kMaxRank, " extents");
@@ -142,9 +146,9 @@ absl::StatusOr<PackedHeader> ParsePackedHeader(absl::string_view file, const std
   if (!header.ParseFromArray(bytes.data(), static_cast<int>(bytes.size()))) {
     return absl::InvalidArgumentError(absl::StrCat(path, ": the header is no PackedHeader"));
   }
-  if (header.version() != kPackedVersion && header.version() != kPackedInt8Version) {
+  if (header.version() < kFirstPackedVersion || header.version() > kPackedVersion) {
     return absl::InvalidArgumentError(absl::StrCat(path, ": a packed model of version ", header.version(),
-                                                   "; expected ", kPackedVersion, " or ", kPackedInt8Version));
+                                                   "; expected ", kFirstPackedVersion, " to ", kPackedVersion));
   }
   const absl::Status valid = ValidateStack(header.spec());
   if (!valid.ok()) return absl::InvalidArgumentError(absl::StrCat(path, ": ", valid.message()));

@@ -9,15 +9,17 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "kvm/io/model_fingerprint.h"
 #include "kvm/io/packed.pb.h"
 #include "kvm/kernels/tensor.h"
 
 namespace kvm {
 
 inline constexpr absl::string_view kPackedMagic = "KVMPACK\n";
-inline constexpr uint32_t kPackedVersion = 1;
-// Of files with panels of int8, which earlier readers do not know.
-inline constexpr uint32_t kPackedInt8Version = 2;
+// What is written, and the oldest that is read. Version 1 takes the spec as it is written into its fingerprint, and has
+// no panels of int8.
+inline constexpr uint32_t kPackedVersion = 2;
+inline constexpr uint32_t kFirstPackedVersion = 1;
 inline constexpr uint64_t kMaxPackedHeader = 100 * 1000 * 1000;
 // Magic, the header's length, its hash.
 inline constexpr uint64_t kPackedFrame = 24;
@@ -26,6 +28,16 @@ inline constexpr uint64_t kPackedAlignment = 64;
 
 inline constexpr uint64_t AlignPacked(uint64_t position) {
   return (position + kPackedAlignment - 1) / kPackedAlignment * kPackedAlignment;
+}
+
+// How files of a version took their fingerprint.
+inline constexpr SpecForm FingerprintForm(uint32_t version) {
+  return version == 1 ? SpecForm::kAsWritten : SpecForm::kCanonical;
+}
+
+// Whether tensors may have this dtype.
+inline constexpr bool IsPackable(DType dtype) {
+  return dtype == DType::kF32 || dtype == DType::kBF16 || dtype == DType::kF16;
 }
 
 // What panels of a tensor of `dtype` hold.

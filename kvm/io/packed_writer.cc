@@ -2,6 +2,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
@@ -11,6 +12,8 @@
 #include "kvm/io/packed.pb.h"
 #include "kvm/io/packed_file.h"
 #include "kvm/io/packed_layout.h"
+#include "kvm/io/tensor_stream.h"
+#include "kvm/io/utf8.h"
 #include "kvm/kernels/cpu/matmul.h"
 #include "kvm/kernels/dtype.h"
 #include "kvm/kernels/panels_view.h"
@@ -50,6 +53,11 @@ absl::Status AddTensor(const std::string& name, const TensorInfo& info, PackedTe
     const PackedTensor& last = header->tensors(header->tensors_size() - 1);
     end = last.offset() + last.size();
   }
+  if (!IsPackable(info.dtype) && !(info.dtype == DType::kI8 && layout == PackedTensor::PANELS)) {
+    return absl::InvalidArgumentError(absl::StrCat(path, ": tensor ", Quoted(name), " has dtype ", Name(info.dtype),
+                                                   "; packed models hold F32, BF16 and F16: convert it with "
+                                                   "--dtype=f32"));
+  }
   PackedTensor tensor;
   tensor.set_name(name);
   tensor.set_layout(layout);
@@ -62,18 +70,19 @@ absl::Status AddTensor(const std::string& name, const TensorInfo& info, PackedTe
   return absl::OkStatus();
 }
 
-absl::StatusOr<PackedHeader> HeaderOf(const StackSpec& spec, const WeightSource& weights,
+// `int8_panels` gives what Int8Panels does, or null where a tensor is to be written as something else.
+absl::StatusOr<PackedHeader> HeaderOf(const StackSpec& spec, const TensorStream& tensors,
+                                      absl::FunctionRef<const PanelsView*(const std::string&)> int8_panels,
                                       const std::map<std::string, std::string>& config, const std::string& path) {
   PackedHeader header;
   header.set_version(kPackedVersion);
   *header.mutable_spec() = spec;
-  header.set_fingerprint(ModelFingerprint(spec, weights));
-  for (const std::string& name : weights.Names()) {
-    const TensorInfo info = *weights.Info(name);
-    if (Int8Panels(weights, name) != nullptr) {
+  ASSIGN_OR_RETURN(const uint64_t fingerprint, ModelFingerprint(spec, tensors));
+  header.set_fingerprint(fingerprint);
+  for (const auto& [name, info] : tensors.tensors) {
+    if (int8_panels(name) != nullptr) {
       // Of an embedding too: lookups and a tied head read the same panels.
       RETURN_IF_ERROR(AddTensor(name, {DType::kI8, info.shape}, PackedTensor::PANELS, path, &header));
-      header.set_version(kPackedInt8Version);
       continue;
     }
     const bool panels = IsMultipliedWith(name, info);
@@ -93,9 +102,13 @@ absl::StatusOr<PackedHeader> HeaderOf(const StackSpec& spec, const WeightSource&
 }  // namespace
 
 absl::Status WritePackedModel(const std::string& path, const StackSpec& spec, const WeightSource& weights,
-                              const std::map<std::string, std::string>& config) {
+                              const std::map<std::string, std::string>& config, const TensorWriting& writing) {
   RETURN_IF_ERROR(CheckWeights(spec, weights));
-  ASSIGN_OR_RETURN(const PackedHeader header, HeaderOf(spec, weights, config, path));
+  const TensorStream tensors = StreamWeights(weights, weights.Names(), writing);
+  const auto int8_panels = [&](const std::string& name) {
+    return writing.dtype.has_value() ? nullptr : Int8Panels(weights, name);
+  };
+  ASSIGN_OR_RETURN(const PackedHeader header, HeaderOf(spec, tensors, int8_panels, config, path));
   const std::string bytes = header.SerializeAsString();
   if (bytes.size() > kMaxPackedHeader) {
     return absl::InvalidArgumentError(absl::StrCat(path, ": the table of tensors takes ", bytes.size(),
@@ -110,18 +123,21 @@ absl::Status WritePackedModel(const std::string& path, const StackSpec& spec, co
   uint64_t end = 0;
   for (const PackedTensor& tensor : header.tensors()) {
     RETURN_IF_ERROR(file.Append(Padding(end)));
+    RETURN_IF_ERROR(CheckNotCancelled(writing.cancelled));
+    HeldTensor held;
     PackedMatrix packed;  // owns what `data` shows when it is a matrix made here
     const void* data = nullptr;
-    if (const PanelsView* const int8 = Int8Panels(weights, tensor.name()); int8 != nullptr) {
+    if (const PanelsView* const int8 = int8_panels(tensor.name()); int8 != nullptr) {
       data = int8->data;
-    } else if (tensor.layout() == PackedTensor::PANELS) {
-      const TensorView& view = *weights.Find(tensor.name());
-      packed = PackedMatrix::Pack(view, PanelStorage(view.dtype));
-      data = packed.view().data;
     } else {
-      data = weights.Find(tensor.name())->data;
+      ASSIGN_OR_RETURN(held, tensors.read(tensor.name()));
+      data = held.view.data;
+      if (tensor.layout() == PackedTensor::PANELS) {
+        packed = PackedMatrix::Pack(held.view, PanelStorage(held.view.dtype));
+        data = packed.view().data;
+      }
     }
-    if (tensor.size() > 0) RETURN_IF_ERROR(file.Append({static_cast<const char*>(data), tensor.size()}));
+    RETURN_IF_ERROR(AppendPieces({static_cast<const char*>(data), tensor.size()}, writing.cancelled, &file));
     end = tensor.offset() + tensor.size();
   }
   return file.Commit();

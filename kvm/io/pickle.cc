@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "kvm/io/pickle_opcodes.h"
 #include "kvm/io/utf8.h"
@@ -130,8 +131,10 @@ absl::Status Machine::PushGlobal(absl::string_view module, absl::string_view nam
   if (full != kOrderedDict) {
     index = static_cast<size_t>(std::find(allowed_.begin(), allowed_.end(), full) - allowed_.begin());
     if (index == allowed_.size()) {
-      return Fail(absl::StrCat("the pickle asks for ", Quoted(full),
-                               ", which is refused; expected only what tensors are made of"));
+      return Fail(absl::StrCat("the pickle asks for ", Quoted(full), ", which is refused; expected only ",
+                               absl::StartsWith(full, "torch.")
+                                   ? "tensors of float64, float32, float16, bfloat16, bool and whole numbers"
+                                   : "what tensors are made of"));
     }
   }
   PushNumber(Kind::kGlobal, static_cast<int64_t>(index));

@@ -13,8 +13,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "kvm/io/rwkv_names.h"
-#include "kvm/io/safetensors.h"
 #include "kvm/io/torch_file.h"
+#include "kvm/io/utf8.h"
 #include "kvm/model/parameters.h"
 #include "kvm/model/stack_spec.h"
 #include "kvm/model/tensor_problems.h"
@@ -25,6 +25,7 @@ namespace {
 
 constexpr char kMixer[] = "rwkv7";
 constexpr char kBlocks[] = "blocks.";
+constexpr char kEmbedding[] = "transformer.wte.weight";
 constexpr int64_t kMaxSize = int64_t{1} << 24;
 constexpr int64_t kMlpGrain = 32;
 
@@ -155,6 +156,16 @@ absl::Status CheckTensors(const StackSpec& spec, const WeightSource& file, bool 
   return problems.empty() ? absl::OkStatus() : Broken(file, problems.Join());
 }
 
+// Where in a tensor's name that of an RWKV checkpoint begins, as far as no other model has such names; npos without
+// one.
+size_t FindRwkvName(absl::string_view name) {
+  for (const char* part : {"blocks.0.att.", "blocks.0.ffn.", "blocks.0.ln0."}) {
+    const size_t begin = name.find(part);
+    if (begin == 0 || (begin != absl::string_view::npos && name[begin - 1] == '.')) return begin;
+  }
+  return absl::string_view::npos;
+}
+
 class RwkvWeights : public WeightSource {
  public:
   explicit RwkvWeights(std::shared_ptr<const WeightSource> file) : memory_(std::make_shared<OwnedMemory>()) {
@@ -173,11 +184,15 @@ class RwkvWeights : public WeightSource {
     for (const auto& entry : tensors_) names.push_back(entry.first);
     return names;
   }
+  std::string NameInFile(absl::string_view name) const override { return ToRwkvName(name).name; }
   const TensorView* Find(absl::string_view name) const override {
     const auto found = tensors_.find(name);
     return found == tensors_.end() ? nullptr : &found->second;
   }
   std::shared_ptr<const void> Memory() const override { return memory_; }
+  absl::Status CheckContents(const std::function<bool()>& cancelled) const override {
+    return memory_->file->CheckContents(cancelled);
+  }
 
  private:
   struct OwnedMemory {
@@ -225,7 +240,21 @@ bool IsAllZero(const TensorView& tensor) {
 }  // namespace
 
 bool HasRwkvNames(const WeightSource& file) {
-  return file.Find("emb.weight") != nullptr && file.Find("blocks.0.ln0.weight") != nullptr;
+  const std::vector<std::string> names = file.Names();
+  return std::any_of(names.begin(), names.end(), [](const std::string& name) { return FindRwkvName(name) == 0; });
+}
+
+std::string DescribeForeignNames(const WeightSource& file) {
+  const std::vector<std::string> names = file.Names();
+  if (names.empty()) return "it has no tensors";
+  for (const std::string& name : names) {
+    const size_t begin = FindRwkvName(name);
+    if (begin == absl::string_view::npos) continue;
+    return absl::StrCat("its tensors are named as those of RWKV-7, but with ", Quoted(name.substr(0, begin)),
+                        " before that (", Printable(name), "); expected ", Printable(name.substr(begin)));
+  }
+  return absl::StrCat("its tensors are not named as those of RWKV-7 (", Printable(names[0]),
+                      names.size() > 1 ? ", ..." : "", ")");
 }
 
 absl::StatusOr<RwkvCheckpoint> ReadRwkvCheckpoint(std::shared_ptr<const WeightSource> file) {
@@ -250,7 +279,8 @@ absl::StatusOr<RwkvCheckpoint> ReadRwkvCheckpoint(std::shared_ptr<const WeightSo
   return RwkvCheckpoint{std::move(spec), std::move(weights)};
 }
 
-absl::Status WriteRwkvCheckpoint(const std::string& path, const StackSpec& spec, const WeightSource& weights) {
+absl::Status WriteRwkvCheckpoint(const std::string& path, const StackSpec& spec, const WeightSource& weights,
+                                 const TensorWriting& writing) {
   RETURN_IF_ERROR(ValidateStack(spec));
   const std::vector<std::string> obstacles = Obstacles(spec);
   if (!obstacles.empty()) {
@@ -260,23 +290,35 @@ absl::Status WriteRwkvCheckpoint(const std::string& path, const StackSpec& spec,
   RETURN_IF_ERROR(CheckWeights(spec, weights));
   const std::vector<Parameter> parameters = StackParameters(spec);
   const bool has_first_gate = std::any_of(parameters.begin(), parameters.end(), [&](const Parameter& parameter) {
-    return IsUnusedValueGate(ToRwkvName(parameter.name).name) && !IsAllZero(*weights.Find(parameter.name));
+    return IsUnusedValueGate(ToRwkvName(parameter.name).name) && !IsAllZero(weights.Read(parameter.name).view);
   });
-  std::vector<NamedTensorView> views;
-  std::vector<Tensor> transposed;  // own what some views show; moving a tensor leaves its bytes in place
-  for (const Parameter& parameter : parameters) {
-    const RwkvName official = ToRwkvName(parameter.name);
+  std::vector<std::string> ours;
+  for (const Parameter& parameter : parameters) ours.push_back(parameter.name);
+  const TensorStream source = StreamWeights(weights, ours, writing);
+  TensorStream stream;
+  stream.cancelled = writing.cancelled;
+  std::map<std::string, std::string> names;  // ours by the official ones
+  for (const TensorStream::Entry& entry : source.tensors) {
+    const RwkvName official = ToRwkvName(entry.name);
     if (IsUnusedValueGate(official.name) && !has_first_gate) continue;
-    const TensorView& tensor = *weights.Find(parameter.name);
-    if (official.transposed) {
-      transposed.push_back(Transposed(tensor));
-      views.push_back({official.name, transposed.back().view()});
-    } else {
-      views.push_back({official.name, tensor});
-    }
+    names[official.name] = entry.name;
+    const Shape& shape = entry.info.shape;
+    stream.tensors.push_back({official.name, {entry.info.dtype, official.transposed ? Transposed(shape) : shape}});
   }
-  if (spec.tied_head()) views.push_back({"head.weight", *weights.Find("transformer.wte.weight")});
-  return WriteTorchFile(path, views);
+  if (spec.tied_head()) {
+    names["head.weight"] = kEmbedding;
+    const TensorInfo info = *weights.Info(kEmbedding);
+    stream.tensors.push_back({"head.weight", {writing.dtype.value_or(info.dtype), info.shape}});
+  }
+  stream.read = [&](const std::string& name) -> absl::StatusOr<HeldTensor> {
+    const std::string& our_name = names.at(name);
+    ASSIGN_OR_RETURN(HeldTensor tensor, source.read(our_name));
+    if (!ToRwkvName(our_name).transposed) return tensor;
+    Tensor transposed = Transposed(tensor.view);
+    const TensorView view = transposed.view();
+    return HeldTensor{view, std::move(transposed)};
+  };
+  return WriteTorchStream(path, stream);
 }
 
 }  // namespace kvm

@@ -9,13 +9,18 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "kvm/io/tensor_stream.h"
 #include "kvm/model/stack.pb.h"
 #include "kvm/model/weight_source.h"
 
 namespace kvm {
 
-// Whether a file's tensors have the names of RWKV checkpoints, of whatever version.
+// Whether a file's tensors have the names of RWKV checkpoints, of whatever version; not all need be there.
 bool HasRwkvNames(const WeightSource& file);
+
+// What the names are, for messages about a file whose tensors have other ones: with something before those of RWKV-7,
+// as wrappers of modules leave there ("module.blocks.0..."), or quite different.
+std::string DescribeForeignNames(const WeightSource& file);
 
 struct RwkvCheckpoint {
   StackSpec spec;                         // all its sizes, from the tensors' shapes
@@ -27,11 +32,12 @@ struct RwkvCheckpoint {
 // v0, v1 and v2, which have no effect there: they become zeros.
 absl::StatusOr<RwkvCheckpoint> ReadRwkvCheckpoint(std::shared_ptr<const WeightSource> file);
 
-// Writes a PyTorch file with official names and the weights' own dtypes. Atomic. v0, v1 and v2 of block 0 are left out
-// when they are all zero; a tied head is written out. InvalidArgument that lists what official checkpoints cannot hold:
-// layers that are not of one RWKV-7 mixer with token shift, an MLP without token shift, lambdas, skip connections, a
-// residual scale, a softcap; and for weights that are not the spec's.
-absl::Status WriteRwkvCheckpoint(const std::string& path, const StackSpec& spec, const WeightSource& weights);
+// Writes a PyTorch file with official names, the weights' own dtypes unless `writing` says otherwise. Atomic. v0, v1
+// and v2 of block 0 are left out when they are all zero; a tied head is written out. InvalidArgument that lists what
+// official checkpoints cannot hold: layers that are not of one RWKV-7 mixer with token shift, an MLP without token
+// shift, lambdas, skip connections, a residual scale, a softcap; and for weights that are not the spec's.
+absl::Status WriteRwkvCheckpoint(const std::string& path, const StackSpec& spec, const WeightSource& weights,
+                                 const TensorWriting& writing = {});
 
 }  // namespace kvm
 

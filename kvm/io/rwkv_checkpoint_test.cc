@@ -13,6 +13,7 @@
 #include "kvm/io/torch_file.h"
 #include "kvm/kernels/tensor.h"
 #include "kvm/kernels/thread_pool.h"
+#include "kvm/model/canonical_stack.h"
 #include "kvm/model/initializer.h"
 #include "kvm/model/stack_spec.h"
 
@@ -209,6 +210,7 @@ TEST(RwkvCheckpoint, EveryMlpWidthIsExact) {
     const RwkvCheckpoint checkpoint = Read(OpenTorch(Path("width.pth")));
     EXPECT_EQ(MlpWidth(checkpoint.spec), mlp_width) << width;
     EXPECT_NEAR(checkpoint.spec.mlp_expansion(), static_cast<double>(mlp_width) / width, 1e-12);
+    EXPECT_EQ(FormatStackSpec(CanonicalStack(checkpoint.spec)), FormatStackSpec(CanonicalStack(spec)));
   }
 }
 
@@ -283,6 +285,31 @@ TEST(ReadRwkvCheckpoint, NamesOtherFaults) {
 TEST(HasRwkvNames, TellsThemFromOthers) {
   EXPECT_TRUE(HasRwkvNames(*OpenTorch(Data("x070_bf16.pth"))));
   EXPECT_FALSE(HasRwkvNames(*OpenTorch(Data("state_dict.pth"))));
+  // One without its embedding is one, and lacks it.
+  const auto file = std::make_shared<ChangedTensors>(Data("x070_f32.pth"));
+  file->Remove("emb.weight");
+  EXPECT_TRUE(HasRwkvNames(*file));
+  EXPECT_THAT(ReadError(file), HasSubstr("emb.weight: missing, expected shape [vocabulary, width]"));
+}
+
+TEST(DescribeForeignNames, SaysWhatStandsBeforeThem) {
+  const auto file = std::make_shared<ChangedTensors>(Data("x070_f32.pth"));
+  const std::vector<std::string> names = file->Names();
+  for (const std::string& name : names) file->Remove(name);
+  EXPECT_EQ(DescribeForeignNames(*file), "it has no tensors");
+  file->Put("a.myblocks.0.att.k", DType::kF32, {1});
+  EXPECT_EQ(DescribeForeignNames(*file), "its tensors are not named as those of RWKV-7 (a.myblocks.0.att.k)");
+  file->Put("_orig_mod.module.blocks.0.att.w1", DType::kF32, {1});
+  EXPECT_FALSE(HasRwkvNames(*file));
+  EXPECT_EQ(DescribeForeignNames(*file),
+            "its tensors are named as those of RWKV-7, but with \"_orig_mod.module.\" before that "
+            "(_orig_mod.module.blocks.0.att.w1); expected blocks.0.att.w1");
+}
+
+TEST(ReadRwkvCheckpoint, MessagesMayCallTensorsAsTheFileDoes) {
+  const RwkvCheckpoint checkpoint = Read(OpenTorch(Data("x070_f32.pth")));
+  EXPECT_EQ(checkpoint.weights->NameInFile("lm_head.weight"), "head.weight");
+  EXPECT_EQ(checkpoint.weights->NameInFile("transformer.h.1.attn.w1.weight"), "blocks.1.att.w1");
 }
 
 TEST(WriteRwkvCheckpoint, ListsWhatCheckpointsCannotHold) {

@@ -43,7 +43,12 @@ absl::StatusOr<absl::string_view> FindHeader(absl::Span<const uint8_t> bytes, co
   if (length > kMaxSafetensorsHeader) {
     return refuse(absl::StrCat("a header of ", length, " bytes; expected at most ", kMaxSafetensorsHeader));
   }
-  if (length > bytes.size() - kLengthBytes) {
+  const size_t left = bytes.size() - kLengthBytes;
+  if (length > left && (left == 0 || text[kLengthBytes] == '{')) {
+    return absl::InvalidArgumentError(absl::StrCat(path, ": the file is cut short: a header of ", length,
+                                                   " bytes and only ", left, " bytes after its length"));
+  }
+  if (length > left) {
     return refuse(absl::StrCat("a header of ", length, " bytes; the file has ", bytes.size() - kLengthBytes,
                                " bytes after its length"));
   }
@@ -55,10 +60,10 @@ absl::StatusOr<absl::string_view> FindHeader(absl::Span<const uint8_t> bytes, co
 // JSON as the Rust library behind the Python one writes it: compact, only what must be escaped is.
 std::string JsonString(const std::string& text) { return nlohmann::json(text).dump(); }
 
-absl::Status CheckNames(const std::string& path, const std::vector<NamedTensorView>& sorted,
+absl::Status CheckNames(const std::string& path, const std::vector<TensorStream::Entry>& sorted,
                         const std::map<std::string, std::string>& metadata) {
   std::vector<absl::string_view> names;
-  for (const NamedTensorView& tensor : sorted) {
+  for (const TensorStream::Entry& tensor : sorted) {
     if (tensor.name == kSafetensorsMetadata) {
       return absl::InvalidArgumentError(absl::StrCat(path, ": no tensor can be called ", kSafetensorsMetadata));
     }
@@ -82,7 +87,8 @@ absl::Status CheckNames(const std::string& path, const std::vector<NamedTensorVi
   return absl::OkStatus();
 }
 
-std::string HeaderOf(const std::vector<NamedTensorView>& tensors, const std::map<std::string, std::string>& metadata) {
+std::string HeaderOf(const std::vector<TensorStream::Entry>& tensors,
+                     const std::map<std::string, std::string>& metadata) {
   std::vector<std::string> fields;
   if (!metadata.empty()) {
     std::vector<std::string> pairs;
@@ -90,10 +96,10 @@ std::string HeaderOf(const std::vector<NamedTensorView>& tensors, const std::map
     fields.push_back(absl::StrCat("\"", kSafetensorsMetadata, "\":{", absl::StrJoin(pairs, ","), "}"));
   }
   int64_t position = 0;
-  for (const auto& [name, tensor] : tensors) {
-    const int64_t end = position + tensor.byte_size();
-    fields.push_back(absl::StrCat(JsonString(name), ":{\"dtype\":\"", Name(tensor.dtype), "\",\"shape\":[",
-                                  absl::StrJoin(tensor.shape, ","), "],\"data_offsets\":[", position, ",", end, "]}"));
+  for (const auto& [name, info] : tensors) {
+    const int64_t end = position + NumElements(info.shape) * SizeOf(info.dtype);
+    fields.push_back(absl::StrCat(JsonString(name), ":{\"dtype\":\"", Name(info.dtype), "\",\"shape\":[",
+                                  absl::StrJoin(info.shape, ","), "],\"data_offsets\":[", position, ",", end, "]}"));
     position = end;
   }
   std::string header = absl::StrCat("{", absl::StrJoin(fields, ","), "}");
@@ -130,11 +136,17 @@ const TensorView* SafetensorsFile::Find(absl::string_view name) const {
   return found == tensors_.end() ? nullptr : &found->second;
 }
 
-absl::Status WriteSafetensors(const std::string& path, std::vector<NamedTensorView> tensors,
+absl::Status WriteSafetensors(const std::string& path, const std::vector<NamedTensorView>& tensors,
                               const std::map<std::string, std::string>& metadata) {
+  return WriteSafetensorsStream(path, StreamViews(tensors), metadata);
+}
+
+absl::Status WriteSafetensorsStream(const std::string& path, TensorStream stream,
+                                    const std::map<std::string, std::string>& metadata) {
+  std::vector<TensorStream::Entry>& tensors = stream.tensors;
   // DType's enumerators stand in the order of the Python library's, narrow ones first.
-  std::sort(tensors.begin(), tensors.end(), [](const NamedTensorView& a, const NamedTensorView& b) {
-    return a.tensor.dtype != b.tensor.dtype ? a.tensor.dtype > b.tensor.dtype : a.name < b.name;
+  std::sort(tensors.begin(), tensors.end(), [](const TensorStream::Entry& a, const TensorStream::Entry& b) {
+    return a.info.dtype != b.info.dtype ? a.info.dtype > b.info.dtype : a.name < b.name;
   });
   RETURN_IF_ERROR(CheckNames(path, tensors, metadata));
   const std::string header = HeaderOf(tensors, metadata);
@@ -147,11 +159,13 @@ absl::Status WriteSafetensors(const std::string& path, std::vector<NamedTensorVi
   for (size_t i = 0; i < kLengthBytes; ++i) length.push_back(static_cast<char>(header.size() >> (8 * i) & 0xff));
   RETURN_IF_ERROR(file.Append(length));
   RETURN_IF_ERROR(file.Append(header));
-  for (const auto& [name, tensor] : tensors) {
-    const size_t size = static_cast<size_t>(tensor.byte_size());
-    assert(size == 0 || tensor.data != nullptr);
-    RETURN_IF_ERROR(file.Append(absl::string_view(static_cast<const char*>(tensor.data), size)));
+  for (const TensorStream::Entry& entry : tensors) {
+    ASSIGN_OR_RETURN(const HeldTensor tensor, stream.read(entry.name));
+    const size_t size = static_cast<size_t>(tensor.view.byte_size());
+    assert(size == 0 || tensor.view.data != nullptr);
+    RETURN_IF_ERROR(AppendPieces({static_cast<const char*>(tensor.view.data), size}, stream.cancelled, &file));
   }
+  RETURN_IF_ERROR(CheckNotCancelled(stream.cancelled));
   return file.Commit();
 }
 

@@ -12,6 +12,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "kvm/io/mapped_file.h"
+#include "kvm/io/tensor_stream.h"
 #include "kvm/kernels/tensor.h"
 #include "kvm/model/weight_source.h"
 
@@ -41,16 +42,14 @@ class SafetensorsFile : public WeightSource {
   std::map<std::string, std::string> metadata_;
 };
 
-struct NamedTensorView {
-  std::string name;
-  TensorView tensor;
-};
-
 // Writes a file as the Python library does: tensors ordered by dtype (last in DType first), then name; header padded
 // with spaces to a multiple of 8. Atomic. InvalidArgument for duplicate or reserved names and for text that is not
 // UTF-8.
-absl::Status WriteSafetensors(const std::string& path, std::vector<NamedTensorView> tensors,
+absl::Status WriteSafetensors(const std::string& path, const std::vector<NamedTensorView>& tensors,
                               const std::map<std::string, std::string>& metadata = {});
+// The same of tensors that are read while the file grows. Also the errors of the stream.
+absl::Status WriteSafetensorsStream(const std::string& path, TensorStream tensors,
+                                    const std::map<std::string, std::string>& metadata = {});
 
 }  // namespace kvm
 

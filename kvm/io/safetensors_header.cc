@@ -5,6 +5,7 @@
 #include <set>
 #include <utility>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "kvm/io/json_error.h"
 #include "kvm/io/utf8.h"
@@ -209,8 +210,8 @@ absl::StatusOr<SafetensorsEntry> CheckEntry(const RawEntry& raw, uint64_t data_s
   if (entry.begin > entry.end)
     return absl::InvalidArgumentError(absl::StrCat(where, ": ", range, " end before they begin"));
   if (entry.end > data_size) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(where, ": ", range, " lie beyond the file's ", data_size, " bytes of data"));
+    return absl::InvalidArgumentError(absl::StrCat(where, ": ", range, " lie beyond the file's ", data_size,
+                                                   " bytes of data: the file is cut short or the header wrong"));
   }
   if (entry.end - entry.begin != bytes) {
     return absl::InvalidArgumentError(absl::StrCat(where, ": ", range, " span ", entry.end - entry.begin,
@@ -257,6 +258,8 @@ absl::StatusOr<SafetensorsHeader> ParseSafetensorsHeader(absl::string_view json,
     return absl::InvalidArgumentError(
         absl::StrCat(path, ": header: not JSON at ", JsonPlace(json, zero + 1), ": a zero byte"));
   }
+  // The parser keeps what it skips in memory, and headers may be padded with any number of spaces.
+  json = absl::StripTrailingAsciiWhitespace(json);
   HeaderHandler handler(json);
   if (!Json::sax_parse(json.begin(), json.end(), &handler)) {
     return absl::InvalidArgumentError(absl::StrCat(path, ": ", handler.error()));

@@ -114,14 +114,14 @@ TEST(SafetensorsFile, RefusesBrokenFraming) {
       {"\x02", "the file has 1 bytes"},
       {std::string(7, '\0'), "the file has 7 bytes"},
       {std::string(8, '\0'), "does not begin with '{'"},
-      {LengthBytes(2) + "{", "a header of 2 bytes; the file has 1 bytes after its length"},
+      {LengthBytes(2) + "{", "the file is cut short: a header of 2 bytes and only 1 bytes after its length"},
       {LengthBytes(100000001) + "{}", "a header of 100000001 bytes; expected at most 100000000"},
       {LengthBytes(~uint64_t{0}) + "{}", "a header of 18446744073709551615 bytes"},
       {LengthBytes(uint64_t{1} << 63) + "{}", "a header of 9223372036854775808 bytes"},
       {FileBytes(" {}", ""), "does not begin with '{'"},
       {FileBytes("[]", ""), "does not begin with '{'"},
       {FileBytes("\"w\"", ""), "does not begin with '{'"},
-      {PythonFile().substr(0, 100), "a header of 144 bytes; the file has 92 bytes"},
+      {PythonFile().substr(0, 100), "the file is cut short: a header of 144 bytes and only 92 bytes after its length"},
   };
   for (const Refusal& refusal : refusals) ExpectRefused(refusal);
 }
@@ -221,7 +221,8 @@ TEST(SafetensorsFile, RefusesImpossibleEntries) {
       {file("F32", "2", "8"), "data_offsets has 1 numbers; expected two"},
       {file("F32", "2", "0,8,8"), "data_offsets has more than two numbers"},
       {file("F32", "2", "8,0"), "data_offsets [8, 0] end before they begin"},
-      {file("F32", "2", "8,16"), "data_offsets [8, 16] lie beyond the file's 8 bytes of data"},
+      {file("F32", "2", "8,16"),
+       "data_offsets [8, 16] lie beyond the file's 8 bytes of data: the file is cut short or the header wrong"},
       {file("F32", "2", "0,18446744073709551615"), "lie beyond the file's 8 bytes of data"},
       {file("F32", "3", "0,8"), R"(tensor "w": data_offsets [0, 8] span 8 bytes; expected 12 for F32 [3])"},
       {file("F32", "", "0,8"), "expected 4 for F32 []"},

@@ -16,7 +16,7 @@ constexpr int64_t kMaxIds = 1 << 22;
 
 // A value for messages: short ones as they stand.
 std::string Describe(const Json& value) {
-  if (value.is_structured()) return absl::StrCat("an ", value.type_name());
+  if (value.is_structured()) return absl::StrCat(value.empty() ? "an empty " : "an ", value.type_name());
   return value.is_string() ? Quoted(value.get_ref<const std::string&>()) : value.dump();
 }
 

@@ -1,5 +1,6 @@
 #include "kvm/io/torch_file.h"
 
+#include <algorithm>
 #include <cstring>
 #include <utility>
 
@@ -15,6 +16,7 @@ namespace kvm {
 namespace {
 
 constexpr absl::string_view kPickleName = "data.pkl";
+constexpr absl::string_view kTorchScriptName = "constants.pkl";
 constexpr absl::string_view kDataFolder = "data/";
 // Readers may copy or write out what they find: tensors that share storages must not let a small file become a huge
 // model.
@@ -40,6 +42,18 @@ void CopyStrided(const StoredTensor& stored, const char* source, char* out) {
   }
 }
 
+absl::Status RefuseTorchScript(const std::string& path) {
+  return absl::InvalidArgumentError(absl::StrCat(
+      path, ": a TorchScript program, expected a checkpoint with tensors alone (torch.save of a state_dict)"));
+}
+
+bool IsTorchScript(const std::vector<absl::string_view>& names) {
+  return std::any_of(names.begin(), names.end(), [](absl::string_view name) {
+    const size_t slash = name.find('/');
+    return slash != absl::string_view::npos && name.substr(slash + 1) == kTorchScriptName;
+  });
+}
+
 // The folder within the archive that everything lies in, with its slash.
 absl::StatusOr<absl::string_view> FindFolder(absl::Span<const ZipEntry> entries, const std::string& path) {
   for (const ZipEntry& entry : entries) {
@@ -62,10 +76,7 @@ absl::Status CheckSmallEntries(absl::Span<const ZipEntry> entries, absl::string_
                                                      Quoted(folder), " of the checkpoint"));
     }
     const absl::string_view name = entry.name.substr(folder.size());
-    if (name == "constants.pkl") {
-      return absl::InvalidArgumentError(absl::StrCat(
-          path, ": a TorchScript program, expected a checkpoint with tensors alone (torch.save of a state_dict)"));
-    }
+    if (name == kTorchScriptName) return RefuseTorchScript(path);
     if (!absl::StartsWith(name, kDataFolder)) RETURN_IF_ERROR(CheckSum(entry, path));
     if (name == "byteorder" && entry.data != "little") {
       return absl::InvalidArgumentError(
@@ -85,7 +96,10 @@ absl::StatusOr<std::unique_ptr<TorchFile>> TorchFile::Open(const std::string& pa
     return absl::InvalidArgumentError(
         absl::StrCat(path, ": not a PyTorch checkpoint, which is a zip archive", LooksLike(start)));
   }
-  ASSIGN_OR_RETURN(std::vector<ZipEntry> entries, ReadZipArchive(mapped.bytes(), path));
+  absl::StatusOr<std::vector<ZipEntry>> archive = ReadZipArchive(mapped.bytes(), path);
+  // Said first: such a program is full of entries that a checkpoint must not have.
+  if (!archive.ok() && IsTorchScript(ListZipNames(mapped.bytes()))) return RefuseTorchScript(path);
+  ASSIGN_OR_RETURN(std::vector<ZipEntry> entries, std::move(archive));
   ASSIGN_OR_RETURN(const absl::string_view folder, FindFolder(entries, path));
   RETURN_IF_ERROR(CheckSmallEntries(entries, folder, path));
   EntriesByName by_name;
@@ -143,8 +157,11 @@ const TensorView* TorchFile::Find(absl::string_view name) const {
   return found == tensors_.end() ? nullptr : &found->second;
 }
 
-absl::Status TorchFile::CheckSums() const {
-  for (const ZipEntry& entry : entries_) RETURN_IF_ERROR(CheckSum(entry, file_->path()));
+absl::Status TorchFile::CheckContents(const std::function<bool()>& cancelled) const {
+  for (const ZipEntry& entry : entries_) {
+    RETURN_IF_ERROR(CheckNotCancelled(cancelled));
+    RETURN_IF_ERROR(CheckSum(entry, file_->path()));
+  }
   return absl::OkStatus();
 }
 

@@ -4,6 +4,7 @@
 // PyTorch checkpoints (.pth, .pt, .bin) as torch.save writes them since version 1.6: a zip archive with a pickle that
 // describes a dict of tensors, and their elements beside it. docs/formats/rwkv_pth.md has the layout.
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -12,9 +13,8 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "absl/types/span.h"
 #include "kvm/io/mapped_file.h"
-#include "kvm/io/safetensors.h"
+#include "kvm/io/tensor_stream.h"
 #include "kvm/io/zip_archive.h"
 #include "kvm/kernels/tensor.h"
 #include "kvm/model/weight_source.h"
@@ -36,8 +36,8 @@ class TorchFile : public WeightSource {
   const TensorView* Find(absl::string_view name) const override;
   std::shared_ptr<const void> Memory() const override { return memory_; }
 
-  // Reads every byte and compares the checksums; InvalidArgument names the first entry that is damaged.
-  absl::Status CheckSums() const;
+  // InvalidArgument names the first entry that is damaged.
+  absl::Status CheckContents(const std::function<bool()>& cancelled) const override;
 
  private:
   // What the views show.
@@ -57,7 +57,9 @@ class TorchFile : public WeightSource {
 
 // Writes a dict of tensors, in the order given, as torch.load reads it (weights_only or not). Atomic. InvalidArgument
 // for names that repeat or are not UTF-8, and for dtypes without a storage class (U16, U32, U64).
-absl::Status WriteTorchFile(const std::string& path, absl::Span<const NamedTensorView> tensors);
+absl::Status WriteTorchFile(const std::string& path, const std::vector<NamedTensorView>& tensors);
+// The same of tensors that are read while the file grows. Also the errors of the stream.
+absl::Status WriteTorchStream(const std::string& path, const TensorStream& tensors);
 
 }  // namespace kvm
 

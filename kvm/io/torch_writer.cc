@@ -65,7 +65,7 @@ void PutTuple(const Shape& numbers, std::string* out) {
 }
 
 // torch._utils._rebuild_tensor_v2(storage `key`, 0, shape, strides, False, OrderedDict())
-void PutTensor(const TensorView& tensor, absl::string_view key, std::string* out) {
+void PutTensor(const TensorInfo& tensor, absl::string_view key, std::string* out) {
   PutGlobal("torch._utils", "_rebuild_tensor_v2", out);
   Put(PickleOpcode::kMark, out);
   Put(PickleOpcode::kMark, out);
@@ -73,7 +73,7 @@ void PutTensor(const TensorView& tensor, absl::string_view key, std::string* out
   PutGlobal("torch", StorageClass(tensor.dtype), out);
   PutText(key, out);
   PutText("cpu", out);
-  PutInt(tensor.num_elements(), out);
+  PutInt(NumElements(tensor.shape), out);
   Put(PickleOpcode::kTuple, out);
   Put(PickleOpcode::kBinPersId, out);
   PutInt(0, out);
@@ -90,7 +90,7 @@ void PutTensor(const TensorView& tensor, absl::string_view key, std::string* out
   Put(PickleOpcode::kReduce, out);
 }
 
-std::string PickleOf(absl::Span<const NamedTensorView> tensors) {
+std::string PickleOf(const std::vector<TensorStream::Entry>& tensors) {
   std::string pickle;
   Put(PickleOpcode::kProto, &pickle);
   PutNumber(2, 1, &pickle);
@@ -98,23 +98,23 @@ std::string PickleOf(absl::Span<const NamedTensorView> tensors) {
   Put(PickleOpcode::kMark, &pickle);
   for (size_t i = 0; i < tensors.size(); ++i) {
     PutText(tensors[i].name, &pickle);
-    PutTensor(tensors[i].tensor, absl::StrCat(i), &pickle);
+    PutTensor(tensors[i].info, absl::StrCat(i), &pickle);
   }
   Put(PickleOpcode::kSetItems, &pickle);
   Put(PickleOpcode::kStop, &pickle);
   return pickle;
 }
 
-absl::Status CheckTensors(const std::string& path, absl::Span<const NamedTensorView> tensors) {
+absl::Status CheckTensors(const std::string& path, const std::vector<TensorStream::Entry>& tensors) {
   std::set<absl::string_view> names;
-  for (const NamedTensorView& tensor : tensors) {
+  for (const TensorStream::Entry& tensor : tensors) {
     const auto fail = [&](const std::string& why) {
       return absl::InvalidArgumentError(absl::StrCat(path, ": tensor ", Quoted(tensor.name), ": ", why));
     };
     if (!names.insert(tensor.name).second) return fail("is there twice");
     if (FindInvalidUtf8(tensor.name) != tensor.name.size()) return fail("its name is not UTF-8");
-    if (StorageClass(tensor.tensor.dtype).empty()) {
-      return fail(absl::StrCat("has dtype ", Name(tensor.tensor.dtype), ", for which PyTorch has no storage class"));
+    if (StorageClass(tensor.info.dtype).empty()) {
+      return fail(absl::StrCat("has dtype ", Name(tensor.info.dtype), ", for which PyTorch has no storage class"));
     }
   }
   return absl::OkStatus();
@@ -122,16 +122,23 @@ absl::Status CheckTensors(const std::string& path, absl::Span<const NamedTensorV
 
 }  // namespace
 
-absl::Status WriteTorchFile(const std::string& path, absl::Span<const NamedTensorView> tensors) {
+absl::Status WriteTorchFile(const std::string& path, const std::vector<NamedTensorView>& tensors) {
+  return WriteTorchStream(path, StreamViews(tensors));
+}
+
+absl::Status WriteTorchStream(const std::string& path, const TensorStream& stream) {
+  const std::vector<TensorStream::Entry>& tensors = stream.tensors;
   RETURN_IF_ERROR(CheckTensors(path, tensors));
-  ASSIGN_OR_RETURN(ZipWriter zip, ZipWriter::Create(path));
+  ZipWriterOptions options;
+  options.cancelled = stream.cancelled;
+  ASSIGN_OR_RETURN(ZipWriter zip, ZipWriter::Create(path, options));
   RETURN_IF_ERROR(zip.Add(absl::StrCat(kFolder, "data.pkl"), PickleOf(tensors)));
   RETURN_IF_ERROR(zip.Add(absl::StrCat(kFolder, "byteorder"), "little"));
   for (size_t i = 0; i < tensors.size(); ++i) {
-    const TensorView& tensor = tensors[i].tensor;
-    const size_t size = static_cast<size_t>(tensor.byte_size());
-    assert(size == 0 || tensor.data != nullptr);
-    RETURN_IF_ERROR(zip.Add(absl::StrCat(kFolder, "data/", i), {static_cast<const char*>(tensor.data), size}));
+    ASSIGN_OR_RETURN(const HeldTensor tensor, stream.read(tensors[i].name));
+    const size_t size = static_cast<size_t>(tensor.view.byte_size());
+    assert(size == 0 || tensor.view.data != nullptr);
+    RETURN_IF_ERROR(zip.Add(absl::StrCat(kFolder, "data/", i), {static_cast<const char*>(tensor.view.data), size}));
   }
   RETURN_IF_ERROR(zip.Add(absl::StrCat(kFolder, "version"), kVersion));
   return zip.Commit();

@@ -7,7 +7,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "kvm/io/atomic_file.h"
-#include "kvm/io/cast.h"
 #include "kvm/io/folder_files.h"
 #include "kvm/io/safetensors.h"
 #include "kvm/kernels/tensor.h"
@@ -60,31 +59,19 @@ std::vector<std::vector<std::string>> PlanShards(const std::vector<std::string>&
 }
 
 absl::Status WriteWeightFile(const std::string& path, const std::vector<std::string>& names,
-                             const WeightSource& weights, std::optional<DType> dtype,
+                             const WeightSource& weights, const TensorWriting& writing,
                              std::map<std::string, std::string> metadata) {
-  std::vector<NamedTensorView> views;
-  std::vector<Tensor> cast;  // own what some views show; moving a tensor leaves its bytes in place
-  for (const std::string& name : names) {
-    const TensorView& tensor = *weights.Find(name);
-    if (!dtype.has_value() || tensor.dtype == *dtype) {
-      views.push_back({name, tensor});
-      continue;
-    }
-    ASSIGN_OR_RETURN(Tensor converted, CastTensor(tensor, *dtype, absl::StrCat(weights.Description(), ": ", name)));
-    views.push_back({name, converted.view()});
-    cast.push_back(std::move(converted));
-  }
   metadata["format"] = "pt";
-  return WriteSafetensors(path, std::move(views), metadata);
+  return WriteSafetensorsStream(path, StreamWeights(weights, names, writing), metadata);
 }
 
 absl::Status WriteWeightFiles(const std::string& folder, const StackSpec& spec, const WeightSource& weights,
-                              std::optional<DType> dtype, int64_t max_bytes, std::vector<std::string>* written) {
+                              const TensorWriting& writing, int64_t max_bytes, std::vector<std::string>* written) {
   const auto in_folder = [&](const std::string& file) { return (std::filesystem::path(folder) / file).string(); };
   const std::vector<std::string> names = TensorOrder(spec, weights);
-  const std::vector<std::vector<std::string>> shards = PlanShards(names, weights, dtype, max_bytes);
+  const std::vector<std::vector<std::string>> shards = PlanShards(names, weights, writing.dtype, max_bytes);
   if (shards.size() == 1) {
-    RETURN_IF_ERROR(WriteWeightFile(in_folder(kWeightsFile), names, weights, dtype));
+    RETURN_IF_ERROR(WriteWeightFile(in_folder(kWeightsFile), names, weights, writing));
     written->push_back(in_folder(kWeightsFile));
     return absl::OkStatus();
   }
@@ -94,9 +81,9 @@ absl::Status WriteWeightFiles(const std::string& folder, const StackSpec& spec, 
     const std::string file = absl::StrFormat("model-%05d-of-%05d.safetensors", i + 1, shards.size());
     for (const std::string& name : shards[i]) {
       map[name] = file;
-      total += SizeAs(*weights.Info(name), dtype);
+      total += SizeAs(*weights.Info(name), writing.dtype);
     }
-    RETURN_IF_ERROR(WriteWeightFile(in_folder(file), shards[i], weights, dtype));
+    RETURN_IF_ERROR(WriteWeightFile(in_folder(file), shards[i], weights, writing));
     written->push_back(in_folder(file));
   }
   const nlohmann::json index = {{"metadata", {{"total_size", total}}}, {"weight_map", std::move(map)}};

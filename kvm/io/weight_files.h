@@ -11,6 +11,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "kvm/io/tensor_stream.h"
 #include "kvm/kernels/dtype.h"
 #include "kvm/model/stack.pb.h"
 #include "kvm/model/weight_source.h"
@@ -27,15 +28,14 @@ std::vector<std::vector<std::string>> PlanShards(const std::vector<std::string>&
                                                  std::optional<DType> dtype, int64_t max_bytes);
 
 // Writes model.safetensors into a folder, or, where one file would have more than `max_bytes` of tensors, the files
-// model-00001-of-0000N.safetensors and then model.safetensors.index.json. Tensors become `dtype` (kF32, kBF16 or kF16);
-// without one they stay as they are. Each file is written atomically; `written` gets the paths of those that were, even
-// when an error follows.
+// model-00001-of-0000N.safetensors and then model.safetensors.index.json. Each file is written atomically; `written`
+// gets the paths of those that were, even when an error follows. Errors of StreamWeights.
 absl::Status WriteWeightFiles(const std::string& folder, const StackSpec& spec, const WeightSource& weights,
-                              std::optional<DType> dtype, int64_t max_bytes, std::vector<std::string>* written);
+                              const TensorWriting& writing, int64_t max_bytes, std::vector<std::string>* written);
 
 // Writes all tensors into the one file `path`, with `metadata` beside {"format": "pt"}.
 absl::Status WriteWeightFile(const std::string& path, const std::vector<std::string>& names,
-                             const WeightSource& weights, std::optional<DType> dtype,
+                             const WeightSource& weights, const TensorWriting& writing,
                              std::map<std::string, std::string> metadata = {});
 
 }  // namespace kvm

@@ -68,6 +68,7 @@ class Reader {
   Reader(absl::string_view bytes, const std::string& source) : bytes_(bytes), source_(source) {}
 
   absl::StatusOr<std::vector<ZipEntry>> Read();
+  std::vector<absl::string_view> Names() const;
 
  private:
   absl::Status Fail(const std::string& why) const {
@@ -80,13 +81,14 @@ class Reader {
   absl::StatusOr<Directory> FindDirectory() const;
   absl::StatusOr<Directory> ReadZip64End(size_t end_record) const;
   absl::StatusOr<Header> ReadHeader(size_t* at, size_t end) const;
+  absl::Status CheckPlain(const Header& header) const;
   absl::StatusOr<std::vector<uint64_t>> ReadZip64Extra(absl::string_view extra, absl::string_view name) const;
   absl::StatusOr<ZipEntry> ReadEntry(const Header& header, uint64_t limit, Extent* extent) const;
   absl::Status CheckLocalSizes(const Header& header, absl::string_view local, absl::string_view extra) const;
   std::optional<size_t> DescriptorSize(const Header& header, absl::string_view rest) const;
 
   absl::string_view bytes_;
-  const std::string& source_;
+  std::string source_;
 };
 
 absl::StatusOr<Directory> Reader::ReadZip64End(size_t end_record) const {
@@ -186,6 +188,12 @@ absl::StatusOr<Header> Reader::ReadHeader(size_t* at, size_t end) const {
     *field = numbers[used++];
   }
   if (U16(fixed, 34) != 0) return FailEntry(header.name, "lies on another disk");
+  *at += kZipDirectoryHeaderSize + name_size + extra_size + comment_size;
+  return header;
+}
+
+// Whether the entry's data lie there as they are.
+absl::Status Reader::CheckPlain(const Header& header) const {
   if ((header.flags & kZipFlagEncrypted) != 0) return FailEntry(header.name, "is encrypted, expected plain data");
   if (header.method != kZipStored) {
     return FailEntry(header.name, absl::StrCat("is compressed by method ", header.method, MethodName(header.method),
@@ -194,8 +202,7 @@ absl::StatusOr<Header> Reader::ReadHeader(size_t* at, size_t end) const {
   if (header.compressed != header.size) {
     return FailEntry(header.name, absl::StrCat("is stored, but takes ", header.compressed, " bytes for ", header.size));
   }
-  *at += kZipDirectoryHeaderSize + name_size + extra_size + comment_size;
-  return header;
+  return absl::OkStatus();
 }
 
 absl::Status Reader::CheckLocalSizes(const Header& header, absl::string_view local, absl::string_view extra) const {
@@ -264,6 +271,20 @@ absl::StatusOr<ZipEntry> Reader::ReadEntry(const Header& header, uint64_t limit,
   return ZipEntry{header.name, local.substr(data_at, header.size), header.crc32};
 }
 
+std::vector<absl::string_view> Reader::Names() const {
+  std::vector<absl::string_view> names;
+  const absl::StatusOr<Directory> directory = FindDirectory();
+  if (!directory.ok()) return names;
+  size_t at = directory->offset;
+  const size_t end = directory->offset + directory->size;
+  while (at < end) {
+    const absl::StatusOr<Header> header = ReadHeader(&at, end);
+    if (!header.ok()) break;
+    names.push_back(header->name);
+  }
+  return names;
+}
+
 absl::StatusOr<std::vector<ZipEntry>> Reader::Read() {
   ASSIGN_OR_RETURN(const Directory directory, FindDirectory());
   std::vector<ZipEntry> entries;
@@ -273,6 +294,7 @@ absl::StatusOr<std::vector<ZipEntry>> Reader::Read() {
   const size_t end = directory.offset + directory.size;
   while (at < end) {
     ASSIGN_OR_RETURN(const Header header, ReadHeader(&at, end));
+    RETURN_IF_ERROR(CheckPlain(header));
     if (!names.insert(header.name).second) return FailEntry(header.name, "is there twice");
     extents.emplace_back();
     ASSIGN_OR_RETURN(ZipEntry entry, ReadEntry(header, directory.offset, &extents.back()));
@@ -295,6 +317,10 @@ absl::StatusOr<std::vector<ZipEntry>> Reader::Read() {
 
 absl::StatusOr<std::vector<ZipEntry>> ReadZipArchive(absl::Span<const uint8_t> bytes, const std::string& source) {
   return Reader({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, source).Read();
+}
+
+std::vector<absl::string_view> ListZipNames(absl::Span<const uint8_t> bytes) {
+  return Reader({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, "").Names();
 }
 
 absl::Status CheckSum(const ZipEntry& entry, const std::string& source) {

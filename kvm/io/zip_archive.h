@@ -29,6 +29,10 @@ struct ZipEntry {
 // memory in proportion to the directory alone.
 absl::StatusOr<std::vector<ZipEntry>> ReadZipArchive(absl::Span<const uint8_t> bytes, const std::string& source);
 
+// The names of an archive's entries, whatever these are, as far as its directory can be read: for messages about what
+// it might have been.
+std::vector<absl::string_view> ListZipNames(absl::Span<const uint8_t> bytes);
+
 // Reads the entry's data: InvalidArgument when they do not have its checksum.
 absl::Status CheckSum(const ZipEntry& entry, const std::string& source);
 

@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "kvm/io/crc32.h"
+#include "kvm/io/tensor_stream.h"
 #include "kvm/io/zip_format.h"
 #include "kvm/status_macros.h"
 
@@ -42,7 +43,7 @@ absl::StatusOr<ZipWriter> ZipWriter::Create(const std::string& path, const ZipWr
 
 absl::Status ZipWriter::Append(absl::string_view bytes) {
   position_ += bytes.size();
-  return file_.Append(bytes);
+  return AppendPieces(bytes, options_.cancelled, &file_);
 }
 
 absl::Status ZipWriter::Add(absl::string_view name, absl::string_view data) {

@@ -8,6 +8,7 @@
 //   RETURN_IF_ERROR(zip.Commit());   // without it no file appears
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -21,6 +22,8 @@ namespace kvm {
 struct ZipWriterOptions {
   // Sizes and offsets from here on are written as zip64. Tests lower it.
   uint64_t zip64_from = 0xffffffff;
+  // Asked between pieces of data, unless it is empty: true ends the writing with Cancelled.
+  std::function<bool()> cancelled;
 };
 
 class ZipWriter {

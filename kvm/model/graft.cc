@@ -13,6 +13,7 @@
 #include "absl/strings/strip.h"
 #include "kvm/model/parameters.h"
 #include "kvm/model/stack_spec.h"
+#include "kvm/model/tensor_problems.h"
 #include "kvm/status_macros.h"
 
 namespace kvm {
@@ -21,16 +22,17 @@ namespace {
 // More layers than a valid spec has.
 constexpr int kMaxLayers = 4096;
 
+constexpr char kLayers[] = "transformer.h.";
 constexpr char kEmbedding[] = "transformer.wte.weight";
 constexpr char kHead[] = "lm_head.weight";
 
-std::string LayerPrefix(int layer) { return absl::StrCat("transformer.h.", layer, "."); }
+std::string LayerPrefix(int layer) { return absl::StrCat(kLayers, layer, "."); }
 std::string MixerPrefix(int layer) { return LayerPrefix(layer) + "attn."; }
 
 // The layer that a tensor belongs to; −1 for those of none.
 int LayerOf(absl::string_view name) {
   int layer = -1;
-  if (!absl::ConsumePrefix(&name, "transformer.h.")) return -1;
+  if (!absl::ConsumePrefix(&name, kLayers)) return -1;
   return absl::SimpleAtoi(name.substr(0, name.find('.')), &layer) ? layer : -1;
 }
 
@@ -42,9 +44,10 @@ bool Contains(const std::vector<int>& layers, int layer) {
 
 bool IsMeant(const StackPart& part, absl::string_view name) {
   const int layer = LayerOf(name);
+  if (IsOfMixer(name, layer) && Contains(part.without_mixer, layer)) return false;
   switch (part.kind) {
     case StackPart::Kind::kAll:
-      return !IsOfMixer(name, layer) || !Contains(part.without_mixer, layer);
+      return true;
     case StackPart::Kind::kEmbedding:
       return name == kEmbedding || absl::StartsWith(name, "transformer.ln_emb.");
     case StackPart::Kind::kHead:
@@ -65,6 +68,24 @@ const char* KindName(const MixerSpec& mixer) {
   return field == nullptr ? "none" : field->name().c_str();
 }
 
+// "0-3, 7".
+std::string FormatLayers(const std::vector<int>& layers) {
+  std::string text;
+  for (size_t i = 0; i < layers.size(); ++i) {
+    size_t last = i;
+    while (last + 1 < layers.size() && layers[last + 1] == layers[last] + 1) ++last;
+    absl::StrAppend(&text, text.empty() ? "" : ", ", layers[i]);
+    if (last > i) absl::StrAppend(&text, "-", layers[last]);
+    i = last;
+  }
+  return text;
+}
+
+// "layer 7" or "layers 0-3, 7".
+std::string TitleOfLayers(const std::vector<int>& layers) {
+  return absl::StrCat(layers.size() == 1 ? "layer " : "layers ", FormatLayers(layers));
+}
+
 // Layers of a graft that cannot be taken whatever their tensors are; `broken` gets those.
 std::vector<std::string> LayerProblems(const StackSpec& spec, const Graft& graft, std::set<int>* broken) {
   const StackPart& part = graft.part;
@@ -72,7 +93,7 @@ std::vector<std::string> LayerProblems(const StackSpec& spec, const Graft& graft
   if (part.kind == StackPart::Kind::kAll) {
     for (int i = 0; i < spec.layers_size(); ++i) layers.push_back(i);
   }
-  std::vector<std::string> problems;
+  std::map<std::string, std::vector<int>> layers_with;
   for (const int layer : layers) {
     std::string problem;
     if (layer >= spec.layers_size()) {
@@ -88,7 +109,11 @@ std::vector<std::string> LayerProblems(const StackSpec& spec, const Graft& graft
     }
     if (problem.empty()) continue;
     broken->insert(layer);
-    problems.push_back(absl::StrCat(graft.source.name, ": layer ", layer, ": ", problem));
+    layers_with[problem].push_back(layer);
+  }
+  std::vector<std::string> problems;
+  for (const auto& [problem, with] : layers_with) {
+    problems.push_back(absl::StrCat(graft.source.name, ": ", TitleOfLayers(with), ": ", problem));
   }
   return problems;
 }
@@ -118,24 +143,23 @@ class GraftedWeights : public WeightSource {
     const auto found = tensors_.find(name);
     return found == tensors_.end() ? std::nullopt : found->second.first->Info(found->second.second);
   }
+  HeldTensor Read(absl::string_view name) const override {
+    const auto& [source, name_there] = tensors_.find(name)->second;
+    return source->Read(name_there);
+  }
+  absl::Status CheckContents(const std::function<bool()>& cancelled) const override {
+    std::set<const WeightSource*> checked;
+    for (const auto& entry : tensors_) {
+      const WeightSource* source = entry.second.first;
+      if (checked.insert(source).second) RETURN_IF_ERROR(source->CheckContents(cancelled));
+    }
+    return absl::OkStatus();
+  }
 
  private:
   // By the stack's name: the source, and the name there.
   std::map<std::string, std::pair<const WeightSource*, std::string>, std::less<>> tensors_;
 };
-
-// "0-3, 7".
-std::string FormatLayers(const std::vector<int>& layers) {
-  std::string text;
-  for (size_t i = 0; i < layers.size(); ++i) {
-    size_t last = i;
-    while (last + 1 < layers.size() && layers[last + 1] == layers[last] + 1) ++last;
-    absl::StrAppend(&text, text.empty() ? "" : ", ", layers[i]);
-    if (last > i) absl::StrAppend(&text, "-", layers[last]);
-    i = last;
-  }
-  return text;
-}
 
 bool HasMixer(const StackSpec& spec, const std::string& name) {
   return std::any_of(spec.mixers().begin(), spec.mixers().end(),
@@ -204,21 +228,19 @@ absl::StatusOr<GraftPlan> PlanGrafts(const StackSpec& spec, absl::Span<const Gra
     plan.sources.push_back(graft.source);
     std::set<int> broken;
     for (std::string& problem : LayerProblems(spec, graft, &broken)) problems.push_back(std::move(problem));
+    TensorProblems tensor_problems(kLayers);
     for (const Parameter& parameter : parameters) {
       if (!IsMeant(graft.part, parameter.name) || broken.count(LayerOf(parameter.name)) > 0) continue;
       const bool from_tied = parameter.name == kHead && graft.source.spec->tied_head();
       const std::string name = from_tied ? kEmbedding : parameter.name;
-      const std::optional<TensorInfo> info = graft.source.weights->Info(name);
-      if (!info.has_value()) {
-        problems.push_back(
-            absl::StrCat(graft.source.name, ": ", name, ": missing, expected shape ", ToString(parameter.shape)));
-      } else if (info->shape != parameter.shape) {
-        problems.push_back(absl::StrCat(graft.source.name, ": ", name, ": has shape ", ToString(info->shape),
-                                        ", expected ", ToString(parameter.shape)));
-      } else {
+      const std::string problem = ProblemOf(graft.source.weights->Info(name), parameter.shape);
+      if (problem.empty()) {
         plan.origins[parameter.name] = {static_cast<int>(plan.sources.size()) - 1, name};
+      } else {
+        tensor_problems.Add(name, problem);
       }
     }
+    if (!tensor_problems.empty()) problems.push_back(absl::StrCat(graft.source.name, ": ", tensor_problems.Join()));
   }
   if (problems.empty()) return plan;
   return absl::InvalidArgumentError(absl::StrJoin(problems, "; "));
@@ -254,7 +276,7 @@ std::vector<GraftLine> DescribeGrafts(const StackSpec& spec, const GraftPlan& pl
     }
   }
   for (const auto& [origin, layers] : groups) {
-    lines.push_back({absl::StrCat(layers.size() == 1 ? "layer " : "layers ", FormatLayers(layers)), origin});
+    lines.push_back({TitleOfLayers(layers), origin});
   }
   if (spec.skip_connections()) lines.push_back({"skip connections", origin_of("transformer.skip_weights")});
   lines.push_back({"head", origin_of(spec.tied_head() ? "transformer.ln_head.weight" : kHead)});
@@ -285,11 +307,23 @@ absl::Status ReplaceMixers(const std::vector<int>& layers, MixerSpec mixer, Stac
 
 absl::Status AdoptMixers(const std::vector<int>& layers, const StackSpec& source, const std::string& name,
                          StackSpec* spec) {
-  for (const int layer : layers) {
-    if (layer >= source.layers_size()) {
-      return absl::InvalidArgumentError(
-          absl::StrCat(name, ": layer ", layer, ": it has ", source.layers_size(), " layers"));
-    }
+  const std::set<int> adopted(layers.begin(), layers.end());
+  std::vector<int> lacking;
+  for (const int layer : adopted) {
+    if (layer >= source.layers_size()) lacking.push_back(layer);
+  }
+  if (!lacking.empty()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(name, ": ", TitleOfLayers(lacking), ": it has ", source.layers_size(), " layers"));
+  }
+  if (static_cast<int>(adopted.size()) == spec->layers_size() && *adopted.rbegin() < spec->layers_size()) {
+    // Nothing of the old mixers stays, so that the new ones can keep their names and their anchors.
+    *spec->mutable_mixers() = source.mixers();
+    for (const int layer : adopted) *spec->mutable_layers(layer) = source.layers(layer);
+    DropUnusedMixers(spec);
+    return ValidateStack(*spec);
+  }
+  for (const int layer : adopted) {
     MixerSpec mixer = source.mixers(MixerIndex(source, layer));
     if (mixer.has_value_anchor() && mixer.value_anchor() != mixer.name()) {
       return absl::InvalidArgumentError(absl::StrCat(name, ": layer ", layer, ": its mixer has the value anchor of ",

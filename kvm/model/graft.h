@@ -33,7 +33,7 @@ struct StackPart {
   };
   Kind kind = Kind::kAll;
   std::vector<int> layers;         // of kLayers, kMixers and kMlps; ascending
-  std::vector<int> without_mixer;  // of kAll: layers whose mixer is not meant
+  std::vector<int> without_mixer;  // layers whose mixer is not meant
 };
 
 // "all", "embedding", "head", "0-3,7", "mixer:0-3,7" or "mlp:0-3,7". InvalidArgument that says so for anything else.
@@ -85,7 +85,7 @@ std::vector<GraftLine> DescribeGrafts(const StackSpec& spec, const GraftPlan& pl
 absl::Status ReplaceMixers(const std::vector<int>& layers, MixerSpec mixer, StackSpec* spec);
 
 // Gives layers of a stack the mixers that these layers have in `source`; `name` is the source's in messages.
-// InvalidArgument, too, for a mixer there that has another one's value anchor.
+// InvalidArgument, too, for a mixer there that has another one's value anchor, unless all layers get theirs.
 absl::Status AdoptMixers(const std::vector<int>& layers, const StackSpec& source, const std::string& name,
                          StackSpec* spec);
 

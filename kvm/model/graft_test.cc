@@ -155,8 +155,7 @@ TEST(GraftWeights, ATiedHeadComesFromTheEmbedding) {
 TEST(PlanGrafts, ListsWhatDoesNotFit) {
   const Checkpoint kvm("kvm", KvmStack(), 200);
   EXPECT_THAT(Refusal(RwkvStack(), {{Part("1-2"), kvm.source()}}),
-              ::testing::AllOf(HasSubstr("kvm: layer 1: its mixer is kvm, the stack's rwkv7; "),
-                               HasSubstr("kvm: layer 2: its mixer is kvm, the stack's rwkv7")));
+              HasSubstr("kvm: layers 1-2: its mixer is kvm, the stack's rwkv7"));
   EXPECT_THAT(Refusal(KvmStack(), {{Part("2-3"), kvm.source()}}), HasSubstr("kvm: layer 3: the stack has 3 layers"));
   StackSpec four = KvmStack();
   four.add_layers("k");
@@ -172,6 +171,21 @@ TEST(PlanGrafts, ListsWhatDoesNotFit) {
   const std::string refusal = Refusal(wide, {{Part("mlp:0"), kvm.source()}});
   EXPECT_THAT(refusal, HasSubstr("h.0.mlp.x_k: missing, expected shape [1, 1, 32]; "));
   EXPECT_THAT(refusal, HasSubstr("h.0.mlp.c_fc.weight: has shape [64, 32], expected [96, 32]"));
+  EXPECT_THAT(Refusal(wide, {{Part("mlp:0-2"), kvm.source()}}),
+              HasSubstr("kvm: transformer.h.{0..2}.mlp.x_k: missing, expected shape [1, 1, 32]; "));
+}
+
+// Layers without mixer leave it to a later graft, whatever kind of part they are in.
+TEST(PlanGrafts, MixersThatAreNotMeantMayBeOfAnyKind) {
+  const Checkpoint rwkv("rwkv", RwkvStack(), 100), kvm("kvm", KvmStack(), 200);
+  for (const char* earlier : {"all", "0-2", "mixer:0-2"}) {
+    StackPart part = Part(earlier);
+    part.without_mixer = {0, 1, 2};
+    const absl::StatusOr<GraftPlan> plan =
+        PlanGrafts(KvmStack(), {{part, rwkv.source()}, {Part("mixer:0-2"), kvm.source()}});
+    ASSERT_TRUE(plan.ok()) << earlier << ": " << plan.status();
+    EXPECT_EQ(plan->origins.at("transformer.h.1.attn.c_q.weight").source, 1) << earlier;
+  }
 }
 
 TEST(ReplaceMixers, AddsNamesAndDropsMixers) {
@@ -200,6 +214,14 @@ TEST(AdoptMixers, TakesThoseOfTheSource) {
   StackSpec anchored = Hybrid();
   anchored.mutable_mixers(1)->set_value_anchor("r");
   EXPECT_THAT(std::string(AdoptMixers({1}, anchored, "a", &spec).message()), HasSubstr("value anchor of r"));
+  // With all layers the anchor comes along.
+  const absl::Status all = AdoptMixers({0, 1, 2}, anchored, "a", &spec);
+  EXPECT_TRUE(all.ok()) << all;
+  EXPECT_THAT(spec.layers(), ElementsAre("r", "k", "r"));
+  EXPECT_EQ(spec.mixers(1).value_anchor(), "r");
+  EXPECT_EQ(spec.width(), 32);
+  EXPECT_THAT(std::string(AdoptMixers({0, 3, 4}, anchored, "a", &spec).message()),
+              HasSubstr("a: layers 3-4: it has 3 layers"));
 }
 
 }  // namespace

@@ -35,8 +35,7 @@ void CheckRotary(const ProjectionSpec& spec, RotaryUse use, bool sizes_known, in
   }
   // Frequencies are its powers of -1 to 0.
   if (!(spec.rotary_theta() >= 1e-6 && spec.rotary_theta() <= 1e30)) {
-    check->Add(absl::StrCat(path, ".rotary_theta"), absl::StrCat(spec.rotary_theta()),
-               "a number from 0.000001 to 1e30");
+    check->Add(absl::StrCat(path, ".rotary_theta"), NumberText(spec.rotary_theta()), "a number from 0.000001 to 1e30");
   }
 }
 
@@ -77,7 +76,7 @@ void CheckBudget(const BudgetSpec& spec, const std::string& path, StackChecker* 
   if (spec.growth() == BudgetSpec::POWER_LAW) {
     check->Above(absl::StrCat(path, ".factor"), spec.factor(), 0, kMaxFactor);
     if (!(spec.exponent() >= 0 && spec.exponent() <= 1)) {
-      check->Add(absl::StrCat(path, ".exponent"), absl::StrCat(spec.exponent()), "a number from 0 to 1");
+      check->Add(absl::StrCat(path, ".exponent"), NumberText(spec.exponent()), "a number from 0 to 1");
     }
   }
   if (spec.growth() == BudgetSpec::SATURATION) {
@@ -87,7 +86,7 @@ void CheckBudget(const BudgetSpec& spec, const std::string& path, StackChecker* 
   check->Whole(absl::StrCat(path, ".min_rows"), spec.min_rows(), -1);
   check->Whole(absl::StrCat(path, ".max_chunks"), spec.max_chunks(), 1);
   if (std::isnan(spec.append_below())) {
-    check->Add(absl::StrCat(path, ".append_below"), absl::StrCat(spec.append_below()), "a number, inf or -inf");
+    check->Add(absl::StrCat(path, ".append_below"), NumberText(spec.append_below()), "a number, inf or -inf");
   }
 }
 
@@ -117,9 +116,9 @@ void CheckMerges(const KvmSpec& spec, const std::string& path, StackChecker* che
   const std::string whole_tokens = ", as use_radius is false";
   const auto fraction = [&](const std::string& field, double value, double neutral) {
     if (!(value >= 0 && value <= 1)) {
-      check->Add(absl::StrCat(path, field), absl::StrCat(value), "a number from 0 to 1");
+      check->Add(absl::StrCat(path, field), NumberText(value), "a number from 0 to 1");
     } else if (!spec.use_radius() && value != neutral) {
-      check->Add(absl::StrCat(path, field), absl::StrCat(value), absl::StrCat(neutral, whole_tokens));
+      check->Add(absl::StrCat(path, field), NumberText(value), absl::StrCat(neutral, whole_tokens));
     }
   };
   fraction(".second_merge", spec.second_merge(), 0);
@@ -235,7 +234,7 @@ void CheckKimiDelta(const KimiDeltaSpec& spec, int64_t width, const std::string&
   CheckDeltaNet(spec, width, path, check);
   const double bound = spec.decay_lower_bound();
   if (spec.has_decay_lower_bound() && !(bound <= -1e-30 && bound >= -1e30)) {
-    check->Add(absl::StrCat(path, ".decay_lower_bound"), absl::StrCat(bound), "a number from -1e+30 to -1e-30");
+    check->Add(absl::StrCat(path, ".decay_lower_bound"), NumberText(bound), "a number from -1e+30 to -1e-30");
   }
 }
 

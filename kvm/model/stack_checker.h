@@ -7,7 +7,9 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "kvm/model/stack_problems.h"
 
 namespace kvm {
@@ -16,6 +18,15 @@ namespace kvm {
 inline constexpr int64_t kMaxSpecSize = int64_t{1} << 24;
 
 inline std::string QuotedName(const std::string& name) { return absl::StrCat("\"", name, "\""); }
+
+// With as many digits as tell the number from all others.
+inline std::string NumberText(double value) {
+  for (int digits = 6;; ++digits) {
+    const std::string text = absl::StrFormat("%.*g", digits, value);
+    double read = 0;
+    if (digits == 17 || (absl::SimpleAtod(text, &read) && read == value)) return text;
+  }
+}
 
 // Checks single fields, remembers what was wrong first and counts the rest.
 class StackChecker {
@@ -33,13 +44,14 @@ class StackChecker {
 
   bool Above(const std::string& path, double value, double bound, double highest) {
     if (value > bound && value <= highest) return true;
-    Add(path, absl::StrCat(value), absl::StrCat("a number above ", bound, " and at most ", highest));
+    Add(path, NumberText(value),
+        absl::StrCat("a number above ", NumberText(bound), " and at most ", NumberText(highest)));
     return false;
   }
 
   bool Finite(const std::string& path, double value) {
     if (std::isfinite(value)) return true;
-    Add(path, absl::StrCat(value), "a finite number");
+    Add(path, NumberText(value), "a finite number");
     return false;
   }
 

@@ -130,7 +130,7 @@ void CheckStack(const StackSpec& spec, StackChecker* check) {
   CheckLayers(spec, check);
   if (width_known && check->Above("mlp_expansion", spec.mlp_expansion(), 0, static_cast<double>(kMaxSpecSize)) &&
       (MlpWidth(spec) < 32 || MlpWidth(spec) > kMaxSpecSize)) {
-    check->Add("mlp_expansion", absl::StrCat(spec.mlp_expansion()),
+    check->Add("mlp_expansion", NumberText(spec.mlp_expansion()),
                absl::StrCat("a number that makes the MLP ", 32, " to ", kMaxSpecSize, " wide; the stack's width is ",
                             spec.width()));
   }
@@ -139,17 +139,17 @@ void CheckStack(const StackSpec& spec, StackChecker* check) {
   }
   // Bounds in which float32 has room left for what is multiplied. Written so that NaN is refused.
   if (!(std::abs(spec.residual_scale()) <= 1e6)) {
-    check->Add("residual_scale", absl::StrCat(spec.residual_scale()), "a number from -1000000 to 1000000");
+    check->Add("residual_scale", NumberText(spec.residual_scale()), "a number from -1000000 to 1000000");
   }
   if (!(spec.logit_softcap() == 0 || (spec.logit_softcap() >= 1e-6 && spec.logit_softcap() <= 1e6))) {
-    check->Add("logit_softcap", absl::StrCat(spec.logit_softcap()), "0 (off) or a number from 0.000001 to 1000000");
+    check->Add("logit_softcap", NumberText(spec.logit_softcap()), "0 (off) or a number from 0.000001 to 1000000");
   }
   if (check->count() != 0) return;
   CheckAnchors(spec, check);
   const double elements = NumMatrixElements(spec);
   if (elements > kMaxParameters) {
     check->Add("layers", absl::StrCat("a stack of ", elements, " parameters"),
-               absl::StrCat("at most ", kMaxParameters, " parameters"));
+               absl::StrCat("at most ", NumberText(kMaxParameters), " parameters"));
   }
 }
 

@@ -110,7 +110,7 @@ TEST(FindStackProblems, ValueAnchors) {
 }
 
 TEST(FindStackProblems, Mlp) {
-  const std::string number = "a number above 0 and at most 1.67772e+07";
+  const std::string number = "a number above 0 and at most 16777216";
   const std::string wide = "a number that makes the MLP 32 to 16777216 wide; the stack's width is 32";
   const std::vector<StackProblem> problems = {
       {"mlp_expansion", "0", number},      {"mlp_expansion", "-4", number}, {"mlp_expansion", "nan", number},
@@ -155,7 +155,7 @@ TEST(FindStackProblems, StacksOfImplausibleSize) {
   });
   ASSERT_EQ(problems.size(), 1u);
   EXPECT_EQ(problems[0].path, "layers");
-  EXPECT_EQ(problems[0].expected, "at most 1.09951e+12 parameters");
+  EXPECT_EQ(problems[0].expected, "at most 1099511627776 parameters");
 }
 
 TEST(FindStackProblems, AreInTheOrderOfTheFile) {

@@ -19,7 +19,7 @@ class FirstError : public google::protobuf::io::ErrorCollector {
  public:
   void AddError(int line, int column, const std::string& message) override {
     if (!message_.empty()) return;
-    message_ = line < 0 ? message : absl::StrCat(line + 1, ":", column + 1, ": ", message);
+    message_ = line < 0 ? absl::StrCat(" ", message) : absl::StrCat(line + 1, ":", column + 1, ": ", message);
   }
   void AddWarning(int, int, const std::string&) override {}
 

@@ -19,6 +19,9 @@ namespace {
 
 constexpr int64_t kFloatBytes = sizeof(float);
 
+// More than any machine has; twice as much fits int64.
+constexpr int64_t kMostBytes = int64_t{1} << 61;
+
 int64_t BlocksOf(int64_t positions, int64_t block_len) { return (positions + block_len - 1) / block_len; }
 
 int64_t ShiftHistoryBytes(const ProjectionSpec& spec, const HeadSizes& heads, int64_t width) {
@@ -160,7 +163,8 @@ StateSize SequenceStateSize(const StackSpec& spec, DType dtype, int64_t context,
     const int mixer = MixerIndex(spec, i);
     const StateSize& size = of_mixer[static_cast<size_t>(mixer)];
     total.rows = std::max(total.rows, size.rows);
-    total.bytes += size.bytes;
+    // The largest valid specs would not fit int64.
+    total.bytes = std::min(total.bytes + size.bytes, kMostBytes);
     if (spec.mlp_token_shift()) total.bytes += width * kFloatBytes;
     const MixerSpec& kind = spec.mixers(mixer);
     const bool anchor_shifts = kind.has_rwkv7() && kind.rwkv7().token_shift();

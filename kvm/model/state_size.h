@@ -22,7 +22,7 @@ StateSize MixerStateSize(const MixerSpec& spec, int64_t width, DType dtype, int6
 // Whether that is an upper bound.
 bool IsUpperBound(const MixerSpec& spec);
 
-// All layers of a stack: rows is the largest of any layer, bytes equals SequenceState::ByteSize().
+// All layers of a stack: rows is the largest of any layer, bytes equals SequenceState::ByteSize(), but ends at 2^61.
 StateSize SequenceStateSize(const StackSpec& spec, DType dtype, int64_t context, bool provenance = false);
 
 // Bytes of a full key/value cache of the same stack: every layer keeping keys and values of all tokens, with the heads

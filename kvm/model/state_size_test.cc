@@ -187,6 +187,18 @@ TEST(StateSize, StacksAddTheirLayersAndMlpShifts) {
   EXPECT_EQ(SequenceStateSize(spec, DType::kF32, 10).bytes, attention + 2 * rwkv7 + (1 + 3) * 32 * 4);
 }
 
+TEST(StateSize, EndsWhereSizesWouldNotFit) {
+  StackSpec spec = Parse(R"(
+      vocab_size: 1 width: 1 mlp_expansion: 32
+      mixers { name: "k" kvm { projections { num_heads: 1 qk_head_dim: 16777216 v_head_dim: 16777216 rotary_dim: 0
+                                             value_gate_rank: 1 }
+                               chunk_len: 16777216 } })"
+                         R"(layers: "k")");
+  while (spec.layers_size() < 4096) spec.add_layers("k");
+  ASSERT_TRUE(ValidateStack(spec).ok()) << ValidateStack(spec);
+  EXPECT_EQ(SequenceStateSize(spec, DType::kF32, 1 << 20).bytes, int64_t{1} << 61);
+}
+
 TEST(FullCacheByteSize, CountsEveryLayerAsAttention) {
   const StackSpec hybrid = Parse(R"(
       vocab_size: 64 width: 32

@@ -2,9 +2,11 @@
 #define KVM_MODEL_TENSOR_PROBLEMS_H_
 
 // What is wrong with the tensors of a model, as one message that names all of them. What is the same in several layers
-// is said once, so that a message grows with what a file holds and not with the number of layers that it claims:
+// is said once, so that a message grows with what a file holds and not with the number of layers that it claims; and so
+// is what three or more names share that differ in one number:
 //
-//   transformer.h.{0..11,14}.attn.r_k: missing, expected shape [2, 16]; transformer.h.{37..4095}: missing entirely
+//   transformer.h.{0..11,14}.attn.r_k: missing, expected shape [2, 16]; transformer.h.{37..4095}: missing entirely;
+//   model.layers.{0..31}.mlp.experts.{0..255}.down_proj.weight: unexpected
 
 #include <map>
 #include <optional>
@@ -48,10 +50,10 @@ class TensorProblems {
   std::string Join() const;
 
  private:
-  // What follows the layers, or everything where there are none; the layers in any order.
-  using Groups = std::map<std::string, std::vector<int>>;
+  // The name, or what follows the layers in it, and the problem → the layers in any order; none for names of no layer.
+  using Groups = std::map<std::pair<std::string, std::string>, std::vector<int>>;
 
-  std::vector<int>& GroupOf(std::string text);
+  std::vector<int>& GroupOf(absl::string_view rest, absl::string_view problem);
 
   std::string layers_;
   Groups groups_;

@@ -40,6 +40,24 @@ TEST(TensorProblems, SaysOnceWhatLayersShare) {
             "h.{0..2,5,7,8}.a: missing; wte: missing; h.1.a: has shape [1]; h.4.b: missing; h.04.b: missing");
 }
 
+TEST(TensorProblems, SaysOnceWhatNumberedNamesShare) {
+  TensorProblems problems("h.");
+  for (int layer = 0; layer < 40; ++layer) {
+    for (int expert = 0; expert < 64; ++expert) {
+      problems.Add(absl::StrCat("h.", layer, ".experts.", expert, ".w"), "unexpected");
+      problems.Add(absl::StrCat("model.layers.", layer, ".experts.", expert, ".w"), "unexpected");
+    }
+  }
+  for (const char* name : {"x1", "x2", "y7", "y8", "y9", "y008", "y99999999999", "z{1}", "z{2}", "z{3"}) {
+    problems.Add(name, "unexpected");
+  }
+  problems.Add("y10", "missing");
+  EXPECT_EQ(problems.Join(),
+            "h.{0..39}.experts.{0..63}.w: unexpected; model.layers.{0..39}.experts.{0..63}.w: unexpected; "
+            "x1: unexpected; x2: unexpected; y{7..9}: unexpected; y008: unexpected; y99999999999: unexpected; "
+            "z{1}: unexpected; z{2}: unexpected; z{3: unexpected; y10: missing");
+}
+
 TEST(TensorProblems, NamesLayersThatAreNotThere) {
   TensorProblems problems("h.");
   problems.AddMissingLayer(3);

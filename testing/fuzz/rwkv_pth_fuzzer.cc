@@ -20,7 +20,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   absl::StatusOr<std::unique_ptr<kvm::TorchFile>> opened = kvm::TorchFile::Open(file.path());
   if (!opened.ok()) return 0;
   kvm::ReadWeights(**opened);
-  static_cast<void>((*opened)->CheckSums().ok());
+  static_cast<void>((*opened)->CheckContents({}).ok());
   const absl::StatusOr<kvm::RwkvCheckpoint> checkpoint = kvm::ReadRwkvCheckpoint(*std::move(opened));
   if (!checkpoint.ok()) return 0;
   CHECK(kvm::CheckWeights(checkpoint->spec, *checkpoint->weights).ok());

@@ -1,4 +1,4 @@
-#include "tools/nearest_name.h"
+#include "kvm/nearest_name.h"
 
 #include "gtest/gtest.h"
 

@@ -1,5 +1,5 @@
-#ifndef KVM_TOOLS_NEAREST_NAME_H_
-#define KVM_TOOLS_NEAREST_NAME_H_
+#ifndef KVM_NEAREST_NAME_H_
+#define KVM_NEAREST_NAME_H_
 
 #include <string>
 #include <vector>
@@ -20,4 +20,4 @@ std::string DidYouMean(absl::string_view word, const std::vector<std::string>& n
 
 }  // namespace kvm
 
-#endif  // KVM_TOOLS_NEAREST_NAME_H_
+#endif  // KVM_NEAREST_NAME_H_

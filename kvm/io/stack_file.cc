@@ -1,0 +1,20 @@
+#include "kvm/io/stack_file.h"
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "kvm/io/file_kind.h"
+#include "kvm/io/mapped_file.h"
+#include "kvm/model/stack_spec.h"
+#include "kvm/status_macros.h"
+
+namespace kvm {
+
+absl::StatusOr<StackSpec> ReadStackFile(const std::string& path) {
+  ASSIGN_OR_RETURN(const std::string text, ReadFile(path));
+  absl::StatusOr<StackSpec> spec = ParseStackSpec(text, path);
+  if (spec.ok()) return spec;
+  return absl::Status(spec.status().code(), absl::StrCat(spec.status().message(),
+                                                         LooksLike(absl::string_view(text).substr(0, kFileKindBytes))));
+}
+
+}  // namespace kvm

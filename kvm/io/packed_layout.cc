@@ -8,6 +8,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "kvm/checked_parse.h"
 #include "kvm/io/content_hash.h"
 #include "kvm/io/file_kind.h"
 #include "kvm/io/utf8.h"
@@ -143,7 +144,7 @@ absl::StatusOr<PackedSize> SizeOfPacked(const PackedTensor& tensor, const std::s
 absl::StatusOr<PackedHeader> ParsePackedHeader(absl::string_view file, const std::string& path, uint64_t* data_begin) {
   ASSIGN_OR_RETURN(const absl::string_view bytes, FindHeader(file, path));
   PackedHeader header;
-  if (!header.ParseFromArray(bytes.data(), static_cast<int>(bytes.size()))) {
+  if (!ParseChecked(bytes, &header)) {
     return absl::InvalidArgumentError(absl::StrCat(path, ": the header is no PackedHeader"));
   }
   if (header.version() < kFirstPackedVersion || header.version() > kPackedVersion) {

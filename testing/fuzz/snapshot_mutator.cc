@@ -5,6 +5,7 @@
 #include <string>
 
 #include "absl/strings/string_view.h"
+#include "kvm/checked_parse.h"
 #include "kvm/io/content_hash.h"
 #include "kvm/state/snapshot.pb.h"
 
@@ -36,7 +37,7 @@ extern "C" size_t LLVMFuzzerCustomMutator(uint8_t* data, size_t size, size_t max
   if (length > size - kFrame) length = size - kFrame;
   kvm::SnapshotHeader header;
   const size_t data_begin = (kFrame + length + 63) / 64 * 64;
-  if (data_begin <= size && header.ParseFromArray(data + kFrame, static_cast<int>(length))) {
+  if (data_begin <= size && kvm::ParseChecked({reinterpret_cast<const char*>(data) + kFrame, length}, &header)) {
     if (header.has_tokens()) Repair(data + data_begin, size - data_begin, header.mutable_tokens());
     if (header.has_logits()) Repair(data + data_begin, size - data_begin, header.mutable_logits());
     for (kvm::SnapshotSection& section : *header.mutable_tensors()) {

@@ -159,10 +159,13 @@ void MultiplyTile(MatrixView<const float> x, Column<W> c0, Column<W> c1, int64_t
   if constexpr (kRows > 5) StoreRow(a5, b5, c0, c1, out.row(5));
 }
 
-// Elements of each panel of narrow weights that are asked for ahead. A line of int8 takes four times the arithmetic of
-// one of floats, so the processor by itself does not look far enough ahead: without it two thirds of the bandwidth are
-// read with int8, and nine tenths with bfloat16. Floats do not need it.
-constexpr int64_t kAhead = kInt8Run;
+// How far ahead the weights of each panel are asked for, in bytes, where they are narrow. A line of int8 takes four
+// times the arithmetic of one of floats, so the processor by itself does not look far enough ahead: without it two
+// thirds of the bandwidth are read with int8, and nine tenths with bfloat16. Floats do not need it.
+constexpr int64_t kAheadBytes = 1280;
+
+template <typename W>
+constexpr int64_t kAhead = kAheadBytes / static_cast<int64_t>(sizeof(W));
 
 // Inputs of a panel whose weights lie in one line of 64 bytes.
 template <typename W>
@@ -196,14 +199,14 @@ void MultiplyRow(const float* HWY_RESTRICT x, const PackedMatrix& w, int64_t fir
     const W* HWY_RESTRICT p7 = c7.Run(begin);
     for (int64_t i = 0; i < count; ++i) {
       if (!std::is_same_v<W, float> && i % kLineInputs<W> == 0) {
-        hwy::Prefetch(p0 + i * kPanel + kAhead);
-        hwy::Prefetch(p1 + i * kPanel + kAhead);
-        hwy::Prefetch(p2 + i * kPanel + kAhead);
-        hwy::Prefetch(p3 + i * kPanel + kAhead);
-        hwy::Prefetch(p4 + i * kPanel + kAhead);
-        hwy::Prefetch(p5 + i * kPanel + kAhead);
-        hwy::Prefetch(p6 + i * kPanel + kAhead);
-        hwy::Prefetch(p7 + i * kPanel + kAhead);
+        hwy::Prefetch(p0 + i * kPanel + kAhead<W>);
+        hwy::Prefetch(p1 + i * kPanel + kAhead<W>);
+        hwy::Prefetch(p2 + i * kPanel + kAhead<W>);
+        hwy::Prefetch(p3 + i * kPanel + kAhead<W>);
+        hwy::Prefetch(p4 + i * kPanel + kAhead<W>);
+        hwy::Prefetch(p5 + i * kPanel + kAhead<W>);
+        hwy::Prefetch(p6 + i * kPanel + kAhead<W>);
+        hwy::Prefetch(p7 + i * kPanel + kAhead<W>);
       }
       const V xs = hn::Set(D(), x[begin + i]);
       s0 = hn::MulAdd(xs, LoadWeights(p0 + i * kPanel, f0), s0);

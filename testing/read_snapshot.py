@@ -48,6 +48,13 @@ magic, version, length, stated = struct.unpack_from("<8s3Q", file)
 header, data = fields(file[32:32 + length]), file[(32 + length + 63) // 64 * 64:]
 assert (magic, version, stated) == (b"KVMSNAP\n", 1, content_hash(file[32:32 + length]))
 print("fingerprint", "%016x" % struct.unpack("<Q", fields(header[1][0])[1][0]), "position", header[2][0])
+model = fields(header[1][0])
+print("model", *(model[i][0].decode() for i in (2, 3)), *(model[i][0] for i in (4, 6)), model[5][0].decode())
+for sampler in map(fields, header.get(5, [])):
+    doubles = [struct.unpack("<d", sampler[i][0])[0] for i in (1, 3, 4, 5)]
+    print("sampler", *doubles, struct.unpack("<Q", sampler[6][0])[0], sampler[2][0], sampler[7][0])
+for layer in map(fields, header.get(8, [])):
+    print("layer", *(layer.get(i, [0])[0] for i in range(1, 7)))
 for number in map(fields, header.get(6, [])):
     print(number[1][0].decode(), number[2][0])
 for section in map(fields, header.get(3, []) + header.get(4, []) + header.get(7, [])):

@@ -14,6 +14,9 @@
 #include "kvm/io/content_hash.h"
 #include "kvm/kernels/dtype.h"
 #include "kvm/model/language_model.h"
+#include "kvm/state/mixer_state.h"
+#include "kvm/state/sampler_state.h"
+#include "kvm/state/sequence_state.h"
 #include "kvm/state/session.h"
 #include "kvm/state/snapshot.h"
 #include "kvm/state/state_fields.h"
@@ -40,6 +43,15 @@ std::string Line(const std::string& name, const TensorView& tensor) {
                       absl::Hex(hash.Value(), absl::kZeroPad16));
 }
 
+// What the reader prints of a layer.
+std::string LayerLine(const LayerState& layer) {
+  const int64_t shifts = static_cast<int64_t>((layer.mlp_shift.size() + layer.anchor_shift.size()) * sizeof(float));
+  if (!layer.mixer) return absl::StrCat("layer ", shifts, " 0 0 0 0 0");
+  const StateCoverage covers = layer.mixer->Coverage();
+  return absl::StrCat("layer ", shifts + layer.mixer->ByteSize(), " ", layer.mixer->NumRows(), " ", covers.rows.begin,
+                      " ", covers.rows.end, " ", covers.window.begin, " ", covers.window.end);
+}
+
 // The line without its elements.
 std::string WithoutElements(const std::string& line) {
   const size_t shape_end = line.find(']');
@@ -62,9 +74,15 @@ TEST(ReadSnapshotTest, PythonReadsWhatSaveSays) {
     ExecutionContext context(1);
     const MatrixView<float> logits(session.logits.data(), 1, model->vocab_size());
     ASSERT_TRUE(model->Extend({{&session.state, session.tokens, logits}}, context).ok());
-    ASSERT_TRUE(WriteSnapshot(path, session, {0xabc, "as-is", options.state, false, ""}).ok());
+    session.sampler = SamplerState{{0.5, 40, 0.75, 0.125, 1.5, ~uint64_t{0}}, 300};
+    ASSERT_TRUE(WriteSnapshot(path, session, {0xabc, "as-is", options.state, false, "spec", true}).ok());
 
-    std::vector<std::string> expected = {"fingerprint 0000000000000abc position 21"};
+    std::vector<std::string> expected = {
+        "fingerprint 0000000000000abc position 21",
+        absl::StrCat("model as-is ", Name(options.state), " 0 1 spec"),
+        "sampler 0.5 0.75 0.125 1.5 18446744073709551615 40 300",
+    };
+    for (int64_t i = 0; i < session.state.num_layers(); ++i) expected.push_back(LayerLine(session.state.layer(i)));
     StateFields fields;
     session.state.Save(StateWriter(&fields));
     for (const StateNumber& number : fields.numbers) expected.push_back(absl::StrCat(number.name, " ", number.value));

@@ -1,6 +1,9 @@
 #include "tools/bench_command.h"
 
+#include <algorithm>
+#include <cstdlib>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "gmock/gmock.h"
@@ -14,18 +17,19 @@ namespace {
 using ::testing::HasSubstr;
 
 // Every case once, on one thread, at sizes that take no time.
-const std::vector<std::string>& Tiny() {
-  static const auto* const flags = new std::vector<std::string>{
-      "--rounds=1",       "--threads=1", "--memory-mib=1", "--width=64",       "--heads=2",     "--vocab=96",
-      "--rotary=8",       "--chunk=16",  "--rows=40",      "--layers=2",       "--centroids=8", "--ovq-chunk=8",
-      "--contexts=24,80", "--piece=32",  "--tokens=256",   "--decode-tokens=2"};
-  return *flags;
-}
-
-std::vector<std::string> Args(const std::vector<std::string>& more) {
+std::vector<std::string> Args(const std::vector<std::string>& topics, const std::vector<std::string>& more = {}) {
+  const auto asks = [&](const char* topic) { return std::find(topics.begin(), topics.end(), topic) != topics.end(); };
   std::vector<std::string> args = {"bench"};
-  args.insert(args.end(), more.begin(), more.end());
-  args.insert(args.end(), Tiny().begin(), Tiny().end());
+  const auto add = [&](const std::vector<std::string>& some) { args.insert(args.end(), some.begin(), some.end()); };
+  add(topics);
+  add({"--rounds=1", "--threads=1", "--memory-mib=1", "--width=64", "--heads=2", "--vocab=96", "--chunk=16",
+       "--centroids=8", "--ovq-chunk=8"});
+  if (asks("operators")) add({"--rows=40"});
+  if (asks("prefill") || asks("decode")) add({"--contexts=24,80"});
+  if (asks("state")) add({"--tokens=256"});
+  if (asks("decode") || asks("state")) add({"--decode-tokens=2"});
+  if (asks("prefill") || asks("decode") || asks("state")) add({"--rotary=8", "--layers=2", "--piece=32"});
+  add(more);
   return args;
 }
 
@@ -125,7 +129,7 @@ TEST_F(BenchCommandTest, TablesNameWhatWasMeasured) {
 }
 
 TEST_F(BenchCommandTest, WeightTypesAreComparedInOneRun) {
-  const nlohmann::json json = RunJson(Args({"decode", "--weights=f32,bf16"}));
+  const nlohmann::json json = RunJson(Args({"decode"}, {"--weights=f32,bf16"}));
   const nlohmann::json& results = json["contexts"]["results"];
   ASSERT_EQ(results.size(), 2u);
   EXPECT_THAT(results[1]["model"], HasSubstr("weights bf16"));
@@ -139,11 +143,53 @@ TEST_F(BenchCommandTest, ModelsOfFilesAreMeasured) {
   EXPECT_THAT(json["contexts"]["results"][0]["model"], HasSubstr("kvm_sqrt"));
   EXPECT_EQ(Run({"bench", "decode", model, "--width=8"}), 2);
   EXPECT_THAT(err_, HasSubstr("--width"));
+  EXPECT_EQ(Run({"bench", "operators", "decode", model, "--layers=8"}), 2);
+  EXPECT_THAT(err_, HasSubstr("--layers goes without --model"));
 }
 
 TEST_F(BenchCommandTest, WrongTopicsAreRefused) {
   EXPECT_EQ(Run({"bench", "operator"}), 2);
   EXPECT_THAT(err_, HasSubstr("'operator' cannot be measured; expected operators, prefill, decode or state"));
+}
+
+TEST_F(BenchCommandTest, FlagsAreCheckedBeforeAnythingIsMeasured) {
+  interrupted_ = true;  // measuring would say so
+  const std::vector<std::string> all = {"operators", "prefill", "decode"};
+  for (const auto& [flag, says] : {std::make_pair("--weights=f32,f8", "--weights=f8: expected as-is"),
+                                   std::make_pair("--budget=cube:2", "--budget=cube:2: expected fixed"),
+                                   std::make_pair("--pattern=X", "'X' is no mixer"),
+                                   std::make_pair("--heads=7", "--width=64 is no multiple of --heads=7")}) {
+    EXPECT_EQ(Run(Args(all, {flag})), 2) << flag;
+    EXPECT_THAT(err_, HasSubstr(says));
+    EXPECT_EQ(out_, "");
+  }
+  EXPECT_EQ(Run(Args({"state"}, {"--budget=cube:2"})), 2);
+  EXPECT_EQ(out_, "");
+  for (const char* model : {"--model=absent", "--model=absent.textproto"}) {
+    EXPECT_EQ(Run({"bench", "operators", "decode", model}), 1) << model;
+    EXPECT_THAT(err_, HasSubstr("absent"));
+    EXPECT_EQ(out_, "");
+  }
+}
+
+TEST_F(BenchCommandTest, FlagsOfOtherTopicsAreRefused) {
+  for (const auto& [topic, flag] :
+       {std::make_pair("operators", "--contexts=24"), std::make_pair("operators", "--model=absent"),
+        std::make_pair("operators", "--layers=2"), std::make_pair("operators", "--weights=f32"),
+        std::make_pair("decode", "--tokens=256"), std::make_pair("decode", "--rows=40"),
+        std::make_pair("prefill", "--decode-tokens=2"), std::make_pair("state", "--contexts=24")}) {
+    EXPECT_EQ(Run({"bench", topic, flag}), 2) << topic << " " << flag;
+    const std::string name = flag;
+    EXPECT_THAT(err_, HasSubstr(name.substr(0, name.find('=')) + " changes nothing of " + topic + "; it is for "));
+    EXPECT_EQ(out_, "");
+  }
+  EXPECT_EQ(Run({"bench", "--tokens=256"}), 2);
+  EXPECT_THAT(err_, HasSubstr("--tokens changes nothing of operators, prefill, decode; it is for state"));
+  // A variable is for all commands.
+  interrupted_ = true;
+  ASSERT_EQ(setenv("KVM_WEIGHTS", "f32", 1), 0);
+  EXPECT_EQ(Run(Args({"operators"})), 130) << err_;
+  ASSERT_EQ(unsetenv("KVM_WEIGHTS"), 0);
 }
 
 TEST_F(BenchCommandTest, StopsForCtrlC) {

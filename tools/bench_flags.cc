@@ -6,7 +6,10 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "kvm/io/model_file.h"
+#include "kvm/io/stack_file.h"
 #include "kvm/kernels/thread_pool.h"
 #include "kvm/model/state_size.h"
 #include "kvm/status_macros.h"
@@ -52,6 +55,86 @@ absl::StatusOr<LoadedModel> MakeModel(const FlagSet& flags, const ModelFlags& va
                    DrawRandomWeights(spec, static_cast<uint64_t>(values.seed), context.pool, console));
   ASSIGN_OR_RETURN(loaded.model, LanguageModel::Create(spec, *weights, loaded.options));
   return loaded;
+}
+
+// The stack of prefill and decode, when there is no --model.
+StackFlags ContextStack(const StackFlags& given) {
+  StackFlags stack = given;
+  if (stack.spec.empty() && stack.pattern.empty()) stack.pattern = "K";
+  return stack;
+}
+
+// The stack of state, with what was not said of its size small enough for long contexts.
+StackFlags StateStack(const FlagSet& flags, const StackFlags& given) {
+  StackFlags stack = given;
+  const int64_t period = std::max<int64_t>(1, static_cast<int64_t>(stack.pattern.size()));
+  if (!flags.IsSet("layers")) stack.layers = (4 + period - 1) / period * period;
+  if (!flags.IsSet("width")) stack.width = 512;
+  if (!flags.IsSet("heads")) stack.heads = 4;
+  if (!flags.IsSet("vocab")) stack.vocab = 4096;
+  return ContextStack(stack);
+}
+
+// A flag, and the topics that it means something to. Those that all of them take are not here.
+struct FlagUse {
+  const char* flag;
+  std::vector<std::string> topics;
+  bool is_of_stack = false;
+};
+
+std::vector<FlagUse> FlagUses() {
+  std::vector<FlagUse> uses = {{"rows", {"operators"}},
+                               {"contexts", {"prefill", "decode"}},
+                               {"tokens", {"state"}},
+                               {"decode-tokens", {"decode", "state"}},
+                               {"piece", {"prefill", "decode", "state"}}};
+  for (const char* flag : {"model", "seed", "device", "weights", "state", "chunked-recurrences", "spec", "pattern"}) {
+    uses.push_back({flag, {"prefill", "decode", "state"}});
+  }
+  // Operators take the sizes of a layer alone.
+  for (const char* flag : {"layers", "kv-heads", "rwkv-heads", "window-chunks", "sinks", "sliding-window", "budget",
+                           "rotary", "residual-scale", "token-shift"}) {
+    uses.push_back({flag, {"prefill", "decode", "state"}, true});
+  }
+  return uses;
+}
+
+bool Measures(const BenchFlags& values, const std::vector<std::string>& topics) {
+  return std::any_of(topics.begin(), topics.end(), [&](const std::string& topic) { return values.Asks(topic); });
+}
+
+// Variables are set for all commands; what the command line says is meant for this one.
+absl::Status CheckAllAreUsed(const FlagSet& flags, const BenchFlags& values) {
+  for (const FlagUse& use : FlagUses()) {
+    if (!flags.IsSet(use.flag) || flags.IsFromEnvironment(use.flag)) continue;
+    if (!Measures(values, use.topics)) {
+      return flags.Wrong(absl::StrCat("--", use.flag, " changes nothing of ", absl::StrJoin(values.topics, ", "),
+                                      "; it is for ", absl::StrJoin(use.topics, ", ")));
+    }
+    if (use.is_of_stack && !values.model.model.empty()) {
+      return flags.Wrong(
+          absl::StrCat("--", use.flag, " goes without ", flags.Source("model"), ", which brings its stack"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+// That there are such models, before anything is measured: loading them comes later.
+absl::Status CheckModels(const FlagSet& flags, const BenchFlags& values) {
+  if (!Measures(values, {"prefill", "decode", "state"})) return absl::OkStatus();
+  for (const absl::string_view weights : absl::StrSplit(values.model.weights, ',')) {
+    ModelFlags of_model = values.model;
+    of_model.weights = std::string(weights);
+    RETURN_IF_ERROR(ResolveModelOptions(flags, of_model).status());
+  }
+  const std::string& model = values.model.model;
+  if (absl::EndsWith(model, ".textproto")) return ReadStackFile(model).status();
+  if (!model.empty()) return OpenModel(model).status();
+  if (Measures(values, {"prefill", "decode"})) {
+    RETURN_IF_ERROR(ResolveStack(flags, ContextStack(values.stack)).status());
+  }
+  if (values.Asks("state")) RETURN_IF_ERROR(ResolveStack(flags, StateStack(flags, values.stack)).status());
+  return absl::OkStatus();
 }
 
 // "K, 12 layers of width 768, budget sqrt:16".
@@ -106,14 +189,21 @@ absl::Status CheckBenchFlags(const FlagSet& flags, BenchFlags* values) {
   if (values->contexts.empty()) return flags.Wrong("--contexts: expected a number at least");
   RETURN_IF_ERROR(CheckFitsInMemory("buffers of that many --memory-mib",
                                     static_cast<double>(values->memory_mib) * (1 << 20), "choose fewer"));
-  if (values->model.model.empty()) return absl::OkStatus();
-  for (const char* name : {"spec", "pattern"}) {
-    if (flags.IsSet(name)) return flags.Wrong(absl::StrCat("--", name, " and --model exclude each other"));
+  RETURN_IF_ERROR(CheckAllAreUsed(flags, *values));
+  if (!values->model.model.empty() && Measures(*values, {"prefill", "decode", "state"})) {
+    const std::string source = flags.Source("model");
+    for (const char* name : {"spec", "pattern"}) {
+      if (flags.IsSet(name)) return flags.Wrong(absl::StrCat("--", name, " and ", source, " exclude each other"));
+    }
+    // Operators take their sizes from them.
+    if (!values->Asks("operators")) {
+      const std::string why = absl::StrCat("goes without ", source, ", which brings its stack");
+      RETURN_IF_ERROR(CheckNoBackboneFlags(flags, why));
+      RETURN_IF_ERROR(CheckNoMixerFlags(flags, why));
+    }
   }
-  // Operators take their sizes from them.
-  if (values->Asks("operators")) return absl::OkStatus();
-  RETURN_IF_ERROR(CheckNoBackboneFlags(flags, "goes without --model, which brings its stack"));
-  return CheckNoMixerFlags(flags, "goes without --model, which brings its stack");
+  if (values->Asks("operators")) RETURN_IF_ERROR(ResolveOperatorBench(flags, *values).status());
+  return CheckModels(flags, *values);
 }
 
 absl::StatusOr<OperatorBenchOptions> ResolveOperatorBench(const FlagSet& flags, const BenchFlags& values) {
@@ -182,8 +272,7 @@ absl::StatusOr<BenchModels> LoadContextModels(const FlagSet& flags, const BenchF
       Append(of_model.model + suffix, std::move(loaded), &models);
       continue;
     }
-    StackFlags stack = values.stack;
-    if (stack.spec.empty() && stack.pattern.empty()) stack.pattern = "K";
+    const StackFlags stack = ContextStack(values.stack);
     ASSIGN_OR_RETURN(const StackSpec spec, ResolveStack(flags, stack));
     ASSIGN_OR_RETURN(LoadedModel loaded, MakeModel(flags, of_model, spec, context, console));
     Append(NameOfStack(stack) + suffix, std::move(loaded), &models);
@@ -195,11 +284,7 @@ absl::StatusOr<BenchModels> LoadContextModels(const FlagSet& flags, const BenchF
 absl::StatusOr<BenchModels> LoadStateModels(const FlagSet& flags, const BenchFlags& values, ExecutionContext& context,
                                             Console& console) {
   BenchFlags small = values;
-  const int64_t period = std::max<int64_t>(1, static_cast<int64_t>(small.stack.pattern.size()));
-  if (!flags.IsSet("layers")) small.stack.layers = (4 + period - 1) / period * period;
-  if (!flags.IsSet("width")) small.stack.width = 512;
-  if (!flags.IsSet("heads")) small.stack.heads = 4;
-  if (!flags.IsSet("vocab")) small.stack.vocab = 4096;
+  small.stack = StateStack(flags, values.stack);
   if (!values.model.model.empty() || !values.stack.spec.empty() || flags.IsSet("budget")) {
     return LoadContextModels(flags, small, values.tokens, context, console);
   }

@@ -41,7 +41,9 @@ struct BenchFlags {
 
 void DefineBenchFlags(FlagSet& flags, BenchFlags* values);
 
-// After FlagSet::Parse: fills in the topics, sorts lists and checks what is said together. UsageError.
+// After FlagSet::Parse: fills in the topics, sorts lists and checks all that can be known before anything is measured.
+// UsageError, also for flags of the command line that none of the topics takes; ResourceExhausted; the errors of
+// ResolveModelOptions, ResolveStack, and of opening --model.
 absl::Status CheckBenchFlags(const FlagSet& flags, BenchFlags* values);
 
 // The sizes of an operator's layer. UsageError.

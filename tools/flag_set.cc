@@ -116,6 +116,10 @@ void FlagSet::Int64s(const std::string& name, std::vector<int64_t>* values, int6
                      const std::string& help) {
   Add(name, "N,N,...", help, [values, min, max](const std::string& text) {
     std::vector<int64_t> numbers;
+    if (text.empty()) {
+      values->clear();
+      return std::string();
+    }
     for (absl::string_view part : absl::StrSplit(text, ',')) {
       int64_t number;
       if (!ParseInRange(absl::StripAsciiWhitespace(part), min, max, &number)) {
@@ -209,6 +213,13 @@ absl::Status FlagSet::Parse(absl::Span<const std::string> args) {
 bool FlagSet::IsSet(absl::string_view name) const {
   for (const Flag& flag : flags_) {
     if (flag.name == name) return flag.is_set;
+  }
+  return false;
+}
+
+bool FlagSet::IsFromEnvironment(absl::string_view name) const {
+  for (const Flag& flag : flags_) {
+    if (flag.name == name) return flag.is_from_variable;
   }
   return false;
 }

@@ -30,7 +30,7 @@ class FlagSet {
 
   // Variables must live until Parse returns.
   void String(const std::string& name, std::string* value, const std::string& placeholder, const std::string& help);
-  // A text, which may be empty, as no other value may.
+  // A text, which may be empty, as no other value may (but see AllowEmpty).
   void Text(const std::string& name, std::string* value, const std::string& help);
   // May be given more than once.
   void Strings(const std::string& name, std::vector<std::string>* values, const std::string& placeholder,
@@ -47,6 +47,8 @@ class FlagSet {
   void Bool(const std::string& name, bool* value, const std::string& help);
   // Comma-separated.
   void Int64s(const std::string& name, std::vector<int64_t>* values, int64_t min, int64_t max, const std::string& help);
+  // Lets a flag of Int64s have no number.
+  void AllowEmpty(const std::string& name) { Find(name)->may_be_empty = true; }
   // Takes all arguments that are no flags. Without this call there may be none.
   void Positionals(std::vector<std::string>* values) { positionals_ = values; }
 
@@ -58,6 +60,9 @@ class FlagSet {
 
   // Whether the command line or the environment set the flag.
   bool IsSet(absl::string_view name) const;
+
+  // Whether the environment did.
+  bool IsFromEnvironment(absl::string_view name) const;
 
   // Where the flag's value came from: "--threads" or "KVM_THREADS".
   std::string Source(absl::string_view name) const;

@@ -140,6 +140,8 @@ TEST_F(FlagSetTest, EnvironmentYieldsToTheCommandLine) {
   EXPECT_EQ(values_.threads, 5);
   EXPECT_EQ(flags_.Source("threads"), "FLAG_SET_TEST_THREADS");
   EXPECT_EQ(flags_.Source("text"), "--text");
+  EXPECT_TRUE(flags_.IsFromEnvironment("threads"));
+  EXPECT_FALSE(flags_.IsFromEnvironment("text"));
   ASSERT_TRUE(flags_.Parse({"--threads=6"}).ok());
   EXPECT_EQ(values_.threads, 6);
   ASSERT_EQ(unsetenv("FLAG_SET_TEST_THREADS"), 0);
@@ -150,6 +152,15 @@ TEST_F(FlagSetTest, BadEnvironmentIsNamed) {
   ASSERT_EQ(setenv("FLAG_SET_TEST_THREADS", "many", 1), 0);
   EXPECT_THAT(ErrorOf({}), HasSubstr("FLAG_SET_TEST_THREADS=many: expected an integer"));
   ASSERT_EQ(unsetenv("FLAG_SET_TEST_THREADS"), 0);
+}
+
+TEST_F(FlagSetTest, ListsAreEmptyOnlyWhereTheyMayBe) {
+  EXPECT_THAT(ErrorOf({"--pieces="}), HasSubstr("--pieces needs a value"));
+  values_.pieces = {1, 2};
+  flags_.AllowEmpty("pieces");
+  ASSERT_TRUE(flags_.Parse({"--pieces="}).ok());
+  EXPECT_TRUE(flags_.IsSet("pieces"));
+  EXPECT_TRUE(values_.pieces.empty());
 }
 
 TEST_F(FlagSetTest, HelpListsFlagsWithDefaults) {

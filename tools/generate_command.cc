@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
 #include "kvm/io/tokenizer.h"
 #include "kvm/model/generator.h"
@@ -19,6 +20,7 @@
 #include "tools/flag_set.h"
 #include "tools/format.h"
 #include "tools/model_flags.h"
+#include "tools/note.h"
 #include "tools/output_paths.h"
 #include "tools/progress.h"
 #include "tools/prompt_flags.h"
@@ -59,10 +61,23 @@ void DefineFlags(FlagSet& flags, GenerateFlags* values) {
   flags.Strings("stop", &values->stops, "TEXT", "end before this text; may be given more than once");
 }
 
+// Whether --save-session may write the file that it names.
+absl::Status CheckSessionFile(const FlagSet& flags, const GenerateFlags& values) {
+  const std::string& save = values.session.save_session;
+  if (save.empty()) return absl::OkStatus();
+  RETURN_IF_ERROR(CheckNotOfModel(flags, "save-session", save, values.model.model));
+  for (const auto& [name, input] : {std::make_pair("prompt-file", values.prompt.prompt_file),
+                                    std::make_pair("tokenizer", values.prompt.tokenizer)}) {
+    if (input.empty() || input == "-" || !IsSameFile(save, input)) continue;
+    return flags.Wrong(absl::StrCat("--save-session and --", name, " are the same file; expected different ones"));
+  }
+  return CheckIsNewOrSnapshot(save);
+}
+
 // Reads and checks the command line.
 absl::Status ParseFlags(absl::Span<const std::string> args, FlagSet& flags, GenerateFlags* values) {
   RETURN_IF_ERROR(flags.Parse(args));
-  RETURN_IF_ERROR(CheckPromptFlags(flags));
+  RETURN_IF_ERROR(CheckPromptFlags(flags, values->prompt, !values->session.session.empty()));
   RETURN_IF_ERROR(CheckStoreFlags(flags, values->session.store));
   if (!HasPrompt(flags) && values->session.session.empty()) {
     return flags.Wrong("give one of --prompt, --prompt-file and --prompt-ids, or a --session to go on with");
@@ -70,13 +85,7 @@ absl::Status ParseFlags(absl::Span<const std::string> args, FlagSet& flags, Gene
   if (flags.IsSet("prompt-ids") && !values->stops.empty()) {
     return flags.Wrong("--stop needs text, and --prompt-ids prints ids");
   }
-  const std::string& save = values->session.save_session;
-  if (values->session.store.folder.empty() && !save.empty()) {
-    RETURN_IF_ERROR(CheckNotOfModel(flags, "save-session", save, values->model.model));
-    if (flags.IsSet("prompt-file") && IsSameFile(save, values->prompt.prompt_file)) {
-      return flags.Wrong("--save-session and --prompt-file are the same file; expected different ones");
-    }
-  }
+  if (values->session.store.folder.empty()) RETURN_IF_ERROR(CheckSessionFile(flags, *values));
   values->sampler.seed = static_cast<uint64_t>(values->model.seed);
   return absl::OkStatus();
 }
@@ -154,6 +163,7 @@ void PrintSummary(const GeneratorStats& stats, double seconds_to_first, WorkingS
 // Takes the prompt in and prints what follows.
 absl::Status GenerateAndSave(const FlagSet& flags, GenerateFlags& values, const LoadedModel& loaded,
                              const Prompt& prompt, ExecutionContext& context, Console& console) {
+  // The same whether ids are printed or text: a session may go on either way.
   if (prompt.tokenizer != nullptr) {
     values.options.num_drawable = std::min<int64_t>(prompt.tokenizer->vocab_size(), loaded.model->vocab_size());
     values.options.end_token = prompt.tokenizer->end_of_text();
@@ -173,7 +183,7 @@ absl::Status GenerateAndSave(const FlagSet& flags, GenerateFlags& values, const 
     offer();
     return !console.interrupted();
   };
-  TokenPrinter printer(prompt.tokenizer.get(), values.stops, console);
+  TokenPrinter printer(prompt.prints_ids ? nullptr : prompt.tokenizer.get(), values.stops, console);
   const auto on_token = [&](int32_t token) {
     if (printer.any()) {
       offer();  // what the prompt ended with was offered already
@@ -190,7 +200,7 @@ absl::Status GenerateAndSave(const FlagSet& flags, GenerateFlags& values, const 
   if (console.interrupted()) return Interrupted();
   RETURN_IF_ERROR(stats.status());
   if (working.store != nullptr) offered.Update(working.store->SaveSnapshots());
-  if (!offered.ok()) console.err << "note: not all snapshots are kept: " << offered.message() << std::endl;
+  if (!offered.ok()) PrintNote(console, absl::StrCat("not all snapshots are kept: ", offered.message()));
   PrintSummary(*stats, seconds_to_first, working, console);
   return absl::OkStatus();
 }
@@ -209,7 +219,7 @@ absl::Status RunGenerate(absl::Span<const std::string> args, Console& console) {
   ASSIGN_OR_RETURN(const LoadedModel loaded,
                    LoadModel(flags, values.model, context, console, /*identify=*/values.session.any()));
   ASSIGN_OR_RETURN(const Prompt prompt, ReadPrompt(flags, values.prompt, values.model, loaded, console));
-  if (prompt.tokenizer == nullptr && !values.stops.empty()) {
+  if (prompt.prints_ids && !values.stops.empty()) {
     return flags.Wrong("--stop needs text, and without a tokenizer ids are printed");
   }
   // Of the prompt alone: the rest may end long before --max-tokens.

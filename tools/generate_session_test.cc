@@ -117,14 +117,143 @@ TEST_F(GenerateSessionTest, AnotherModelsSessionIsRefusedWithBothFingerprints) {
   EXPECT_THAT(err_, ::testing::ContainsRegex(both));
   EXPECT_EQ(out_, "");
   EXPECT_EQ(Generate({"--session=" + Path("talk"), "--max-tokens=5", "--state=bf16"}), 1);
-  EXPECT_THAT(err_, HasSubstr("is of state dtype F32, the loaded model is of BF16"));
+  EXPECT_THAT(
+      err_, AllOf(HasSubstr("is of state dtype F32, the loaded model is of BF16"), HasSubstr(": give --state=f32\n")));
 
   ASSERT_EQ(Generate({store, "--prompt-ids=1,2,3", "--max-tokens=5", "--save-session=talk"}), 0) << err_;
   EXPECT_EQ(Generate({store, "--session=talk"}, "kvm_sqrt"), 1);
   EXPECT_THAT(err_, ::testing::ContainsRegex(both));
   EXPECT_EQ(Generate({store, "--prompt-ids=1", "--save-session=talk"}, "kvm_sqrt"), 1);  // its name is taken
   EXPECT_THAT(err_, ::testing::ContainsRegex(both));
+  EXPECT_THAT(err_, HasSubstr("first kvm session drop talk\n"));
   EXPECT_EQ(out_, "");
+}
+
+TEST_F(GenerateSessionTest, AllFlagsOfASessionAreNamed) {
+  const std::string file = Path("talk"), store = "--store=" + Path("store");
+  const std::vector<std::string> more = {"--prompt-ids=1,2,3", "--max-tokens=1",        "--weights=f32",
+                                         "--state=int8",       "--chunked-recurrences", "--provenance"};
+  std::vector<std::string> to_file = more, to_store = more;
+  to_file.push_back("--save-session=" + file);
+  to_store.insert(to_store.end(), {store, "--save-session=talk"});
+  ASSERT_EQ(Generate(to_file), 0) << err_;
+  ASSERT_EQ(Generate(to_store), 0) << err_;
+  const auto all = HasSubstr(": give --weights=f32 --state=int8 --chunked-recurrences --provenance\n");
+  EXPECT_EQ(Generate({"--session=" + file}), 1);
+  EXPECT_THAT(err_, all);
+  EXPECT_EQ(Generate({store, "--session=talk"}), 1);
+  EXPECT_THAT(err_, all);
+  EXPECT_EQ(Run({"session", "save", "new", store, "--from=" + file, "--model=" + Golden("kvm_rwkv7_hybrid")}), 1);
+  EXPECT_THAT(err_, all);
+  EXPECT_EQ(Run({"session", "restore", "talk", store, "--out=" + Path("out"), "--position=1",
+                 "--model=" + Golden("kvm_rwkv7_hybrid")}),
+            1);
+  EXPECT_THAT(err_, all);
+  // The other way round.
+  ASSERT_EQ(Generate({"--prompt-ids=1,2,3", "--max-tokens=1", "--save-session=" + Path("plain")}), 0) << err_;
+  EXPECT_EQ(Generate({"--session=" + Path("plain"), "--chunked-recurrences", "--provenance", "--state=bf16"}), 1);
+  EXPECT_THAT(err_, HasSubstr(": give --state=f32 --nochunked-recurrences --noprovenance\n"));
+}
+
+// Tokens "a" to "t" and an end of the text; the rest of the model's 64 are padding.
+std::string SmallTokenizer() {
+  std::string vocabulary;
+  for (int i = 0; i < 20; ++i) {
+    vocabulary += std::string(i == 0 ? "" : ", ") + '"' + static_cast<char>('a' + i) + "\": " + std::to_string(i);
+  }
+  return R"({"model": {"type": "BPE", "vocab": {)" + vocabulary + R"(}, "merges": []},
+      "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": false}, "decoder": {"type": "ByteLevel"},
+      "added_tokens": [{"id": 20, "content": "<|endoftext|>", "special": true}]})";
+}
+
+TEST_F(GenerateSessionTest, IdsWithATokenizerDrawWhatTextDraws) {
+  WriteAll(Path("tokenizer.json"), SmallTokenizer());
+  const std::string tokenizer = "--tokenizer=" + Path("tokenizer.json"), file = "--save-session=" + Path("talk");
+  const auto begin = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), {tokenizer, "--prompt-ids=1,2,3", "--seed=3"});
+    return Generate(more);
+  };
+  ASSERT_EQ(begin({"--max-tokens=12"}), 0) << err_;
+  const std::string whole = Line();
+  std::string text;
+  std::istringstream ids(whole);
+  for (int id; ids >> id; text += static_cast<char>('a' + id)) ASSERT_LT(id, 20) << whole;
+  ASSERT_EQ(text.size(), 12u);
+
+  ASSERT_EQ(begin({"--max-tokens=1", file}), 0) << err_;
+  const std::string first = Line();
+  ASSERT_EQ(Generate({tokenizer, "--session=" + Path("talk"), "--prompt-ids=", "--max-tokens=11"}), 0) << err_;
+  EXPECT_EQ(first + " " + Line(), whole);
+  ASSERT_EQ(Generate({tokenizer, "--session=" + Path("talk"), "--max-tokens=11"}), 0) << err_;
+  EXPECT_EQ(Line(), text.substr(1));
+  // Ids, too, end where the text does.
+  ASSERT_EQ(begin({"--max-tokens=1000"}), 0) << err_;
+  EXPECT_THAT(err_, Not(HasSubstr("generated: 1,000")));
+}
+
+TEST_F(GenerateSessionTest, ATokenizerThatCannotBeUsedIsNotNeededForIds) {
+  const std::string whole = AtOnce("1,2,3");
+  ASSERT_EQ(Run({"convert", Golden("kvm_rwkv7_hybrid"), Path("m.kvm")}), 0) << err_;
+  WriteAll(Path("m.tokenizer.json"), "{}");
+  ASSERT_EQ(Run({"generate", "--model=" + Path("m.kvm"), "--prompt-ids=1,2,3", "--max-tokens=40", "--seed=3"}), 0);
+  EXPECT_EQ(Line(), whole);
+  EXPECT_THAT(err_, HasSubstr("note: the tokenizer cannot be used, so that every token may be drawn: "));
+  EXPECT_EQ(Generate({"--prompt-ids=1", "--tokenizer=" + Path("m.tokenizer.json")}), 1);
+}
+
+TEST_F(GenerateSessionTest, OnlyASnapshotIsReplacedByAFile) {
+  WriteAll(Path("notes.txt"), "mine");
+  WriteAll(Path("tokenizer.json"), SmallTokenizer());
+  ASSERT_EQ(Run({"convert", Golden("kvm_rwkv7_hybrid"), Path("m.kvm")}), 0) << err_;
+  const auto save = [&](const std::string& path) { return "--save-session=" + path; };
+  EXPECT_EQ(Generate({"--prompt-ids=1", save(Path("notes.txt"))}), 1);
+  EXPECT_THAT(err_, HasSubstr(Path("notes.txt") + ": exists already and is no snapshot"));
+  EXPECT_EQ(ReadAll(Path("notes.txt")), "mine");
+  const std::string tokenizer = "--tokenizer=" + Path("tokenizer.json");
+  EXPECT_EQ(Generate({tokenizer, "--prompt-ids=1", save(Path("tokenizer.json"))}), 2);
+  EXPECT_THAT(err_, HasSubstr("--save-session and --tokenizer are the same file"));
+  EXPECT_EQ(Generate({tokenizer, "--prompt-file=" + Path("notes.txt"), save(Path("notes.txt"))}), 2);
+  EXPECT_THAT(err_, HasSubstr("--save-session and --prompt-file are the same file"));
+  for (const char* file : {"m.kvm", "m.tokenizer.json"}) {  // the second would be read if it were there
+    EXPECT_EQ(Run({"generate", "--model=" + Path("m.kvm"), "--prompt-ids=1", save(Path(file))}), 2);
+    EXPECT_THAT(err_, HasSubstr(Path(file) + " is a file of --model=" + Path("m.kvm")));
+  }
+  EXPECT_EQ(out_, "");
+  ASSERT_EQ(Generate({"--prompt-ids=1", "--max-tokens=1", save(Path("talk"))}), 0) << err_;
+  const std::string before = ReadAll(Path("talk"));
+  ASSERT_EQ(Generate({"--prompt-ids=1", "--max-tokens=2", save(Path("talk"))}), 0) << err_;
+  EXPECT_NE(ReadAll(Path("talk")), before);
+}
+
+TEST_F(GenerateSessionTest, ADamagedSessionIsReplaced) {
+  const std::string store = "--store=" + Path("store"), path = Path("store") + "/sessions/talk.kvmstate";
+  const std::vector<std::string> save = {store, "--prompt-ids=1,2,3", "--max-tokens=3", "--save-session=talk"};
+  ASSERT_EQ(Generate(save), 0) << err_;
+  const std::string good = ReadAll(path);
+  int damaged = 0;
+  for (const size_t at : {size_t{40}, good.size() - 1}) {  // in the header, and where only reading all of it shows it
+    std::string bad = good;
+    bad[at] ^= 1;
+    WriteAll(path, bad);
+    ASSERT_EQ(Generate(save), 0) << err_;
+    const std::string aside = path + (++damaged == 1 ? ".damaged" : ".damaged.2");
+    EXPECT_THAT(err_, AllOf(HasSubstr("note: " + path), HasSubstr("; moved to " + aside + "\n")));
+    EXPECT_THAT(err_, HasSubstr("saved talk: 6 tokens\n"));
+    EXPECT_EQ(ReadAll(path), good);
+    EXPECT_EQ(ReadAll(aside), bad);
+  }
+}
+
+TEST_F(GenerateSessionTest, NamesInAFolderReachNoTerminalAsTheyAre) {
+  const std::string store = "--store=" + Path("store");
+  ASSERT_EQ(Generate({store, "--prompt-ids=1", "--max-tokens=1", "--save-session=talk"}), 0) << err_;
+  WriteAll(Path("store") + "/sessions/x\033[31my\nz.kvmstate", "");
+  for (const bool lists : {false, true}) {
+    ASSERT_EQ(lists ? Run({"session", "list", store}) : Generate({store, "--prompt-ids=1", "--max-tokens=1"}), 0)
+        << err_;
+    EXPECT_THAT(err_, HasSubstr("note: " + Path("store") + "/sessions/x\\x1b[31my\\x0az.kvmstate: "));
+    EXPECT_EQ((out_ + err_).find('\033'), std::string::npos);
+  }
 }
 
 TEST_F(GenerateSessionTest, NamesThatAreNotThereAreNamedWithTheNearest) {
@@ -205,7 +334,7 @@ TEST_F(GenerateSessionTest, ProvenanceChangesNoTokenAndIsPartOfTheSession) {
       << err_;
   const std::string first = Line();
   EXPECT_EQ(Generate({"--session=" + talk, "--max-tokens=25"}), 1);
-  EXPECT_THAT(err_, HasSubstr("is of provenance true, the loaded model is of false"));
+  EXPECT_THAT(err_, HasSubstr("is of a model with provenance, the loaded model is of one without"));
   ASSERT_EQ(Generate({"--session=" + talk, "--max-tokens=25", "--provenance"}), 0) << err_;
   EXPECT_EQ(first + " " + Line(), whole);
 }

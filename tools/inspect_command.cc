@@ -7,6 +7,8 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <system_error>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -72,10 +74,24 @@ FileKind KindOf(const std::string& path) {
   return DetectFileKind({reinterpret_cast<const char*>(start.data()), start.size()});
 }
 
+// Whether a path is a folder or a file that begins as models do.
+bool IsModelFile(const std::string& path) {
+  std::error_code error;
+  if (std::filesystem::is_directory(path, error)) return true;
+  const FileKind kind = KindOf(path);
+  return kind == FileKind::kPacked || kind == FileKind::kSafetensors || kind == FileKind::kZip ||
+         kind == FileKind::kPickle;
+}
+
 bool IsTorchFile(const std::string& path) { return KindOf(path) == FileKind::kZip; }
 
 absl::StatusOr<Inspected> InspectModel(const std::string& path, Console& console) {
-  ASSIGN_OR_RETURN(OpenedModel opened, OpenModelWithNotes(path, console));
+  absl::StatusOr<OpenedModel> open = OpenModelWithNotes(path, console);
+  if (absl::IsInvalidArgument(open.status()) && !IsModelFile(path)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(open.status().message(), "; kvm inspect takes a snapshot and a stack's .textproto as well"));
+  }
+  ASSIGN_OR_RETURN(OpenedModel opened, std::move(open));
   Inspected inspected;
   inspected.kind = opened.kind;
   inspected.spec = std::move(opened.model.spec);

@@ -118,6 +118,7 @@ TEST_F(InspectCommandTest, RefusesWhatIsNone) {
   EXPECT_EQ(Run({"inspect", "absent"}), 1);
   EXPECT_EQ(err_, "kvm: absent: no such file or folder\n");
   EXPECT_EQ(Run({"inspect", Gpt2()}), 1);
+  EXPECT_THAT(err_, HasSubstr("; kvm inspect takes a snapshot and a stack's .textproto as well\n"));
   EXPECT_THAT(err_, HasSubstr("it looks like JSON"));
   EXPECT_EQ(Run({"inspect", "testing/data"}), 1);
   EXPECT_THAT(err_, HasSubstr("testing/data"));

@@ -13,6 +13,7 @@
 #include "kvm/status_macros.h"
 #include "tools/command_status.h"
 #include "tools/machine.h"
+#include "tools/note.h"
 #include "tools/state_fits.h"
 
 namespace kvm {
@@ -142,7 +143,7 @@ absl::StatusOr<LoadedModel> LoadModel(const FlagSet& flags, const ModelFlags& va
 
 absl::StatusOr<OpenedModel> OpenModelWithNotes(const std::string& path, Console& console) {
   ASSIGN_OR_RETURN(OpenedModel opened, OpenModel(path));
-  for (const std::string& note : opened.model.notes) console.err << "note: " << note << std::endl;
+  for (const std::string& note : opened.model.notes) PrintNote(console, note);
   return opened;
 }
 

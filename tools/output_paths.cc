@@ -3,13 +3,19 @@
 #include <errno.h>
 #include <unistd.h>
 
+#include <cstdint>
 #include <filesystem>
 #include <system_error>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
+#include "absl/types/span.h"
 #include "kvm/io/atomic_file.h"
+#include "kvm/io/file_kind.h"
+#include "kvm/io/mapped_file.h"
 #include "kvm/io/model_file.h"
+#include "kvm/io/path_check.h"
+#include "kvm/status_macros.h"
 
 namespace kvm {
 namespace {
@@ -44,18 +50,39 @@ absl::Status CheckNotOfModel(const FlagSet& flags, absl::string_view name, const
   return absl::OkStatus();
 }
 
-absl::Status CheckOutsideModel(const std::string& out, const std::string& model) {
+bool IsInFolder(const std::string& path, const std::string& folder) {
   std::error_code error;
-  if (!fs::is_directory(model, error)) return absl::OkStatus();
-  const fs::path folder = fs::canonical(model, error);
-  fs::path part = WithoutLinks(out);
+  if (!fs::is_directory(folder, error)) return false;
+  const fs::path canonical = fs::canonical(folder, error);
+  fs::path part = WithoutLinks(path);
   while (part.has_relative_path()) {
     part = part.parent_path();
-    if (part != folder) continue;
-    return absl::InvalidArgumentError(absl::StrCat(out, " lies in the folder of the model that it is made from, ",
-                                                   model, "; expected a path outside"));
+    if (part == canonical) return true;
   }
-  return absl::OkStatus();
+  return false;
+}
+
+absl::Status CheckIsNew(const std::string& out) {
+  ASSIGN_OR_RETURN(const std::string target, ResolveOutputPath(out));
+  if (!NameExists(target)) return absl::OkStatus();
+  return absl::AlreadyExistsError(absl::StrCat(out, ": exists already; expected the name of a new file"));
+}
+
+absl::Status CheckIsNewOrSnapshot(const std::string& out) {
+  ASSIGN_OR_RETURN(const std::string target, ResolveOutputPath(out));
+  if (!NameExists(target)) return absl::OkStatus();
+  ASSIGN_OR_RETURN(const MappedFile file, MappedFile::Open(out));
+  const absl::Span<const uint8_t> start = file.bytes().subspan(0, kFileKindBytes);
+  const FileKind kind = DetectFileKind({reinterpret_cast<const char*>(start.data()), start.size()});
+  if (kind == FileKind::kSnapshot) return absl::OkStatus();
+  return absl::AlreadyExistsError(
+      absl::StrCat(out, ": exists already and is no snapshot; expected a new file, or a snapshot to replace"));
+}
+
+absl::Status CheckOutsideModel(const std::string& out, const std::string& model) {
+  if (!IsInFolder(out, model)) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat(out, " lies in the folder of the model that it is made from, ", model, "; expected a path outside"));
 }
 
 absl::Status CheckCanMakeFolder(const std::string& path) {

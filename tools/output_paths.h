@@ -19,6 +19,16 @@ bool IsSameFile(const std::string& a, const std::string& b);
 absl::Status CheckNotOfModel(const FlagSet& flags, absl::string_view name, const std::string& out,
                              const std::string& model);
 
+// Whether a path lies in a folder, through links as well. The path need not exist.
+bool IsInFolder(const std::string& path, const std::string& folder);
+
+// OK unless there is something at `out`, which a broken link is not: AlreadyExists, or the errors of ResolveOutputPath
+// for what is no file.
+absl::Status CheckIsNew(const std::string& out);
+
+// The same, but for a file that begins as a snapshot of a session does: that may be replaced.
+absl::Status CheckIsNewOrSnapshot(const std::string& out);
+
 // OK unless `out` would lie in the folder of a model that it is made from, `model`, which may be a file as well. Links
 // are followed. InvalidArgument that names both.
 absl::Status CheckOutsideModel(const std::string& out, const std::string& model);

@@ -126,5 +126,38 @@ TEST_F(OutputPathsTest, FoldersThatCanBeMade) {
   }
 }
 
+TEST_F(OutputPathsTest, KnowsWhatLiesInAFolder) {
+  for (const char* path : {"sub/new", "to_sub/new", "to_sub/deep/new", "sub/../sub/new"}) {
+    EXPECT_TRUE(IsInFolder(folder_ + path, folder_ + "to_sub")) << path;
+  }
+  fs::create_symlink("sub/new", folder_ + "into_sub");
+  EXPECT_TRUE(IsInFolder(folder_ + "into_sub", folder_ + "sub"));
+  for (const char* path : {"a", "sub", "sub/../a", "subway/a"}) {
+    EXPECT_FALSE(IsInFolder(folder_ + path, folder_ + "sub")) << path;
+  }
+  EXPECT_FALSE(IsInFolder(folder_ + "absent/a", folder_ + "absent"));
+}
+
+TEST_F(OutputPathsTest, WhatIsThereIsNotNew) {
+  EXPECT_TRUE(CheckIsNew(folder_ + "absent").ok());
+  EXPECT_TRUE(CheckIsNew(folder_ + "dangling").ok());
+  for (const char* path : {"a", "to_to_a"}) {
+    EXPECT_EQ(CheckIsNew(folder_ + path).message(),
+              folder_ + path + ": exists already; expected the name of a new file");
+  }
+  EXPECT_FALSE(CheckIsNew(folder_ + "sub").ok());
+  EXPECT_FALSE(CheckIsNew("/dev/null").ok());
+}
+
+TEST_F(OutputPathsTest, OnlySnapshotsMayBeReplaced) {
+  EXPECT_TRUE(CheckIsNewOrSnapshot(folder_ + "absent").ok());
+  std::ofstream(folder_ + "empty");
+  for (const char* path : {"a", "to_a", "empty"}) {
+    EXPECT_THAT(std::string(CheckIsNewOrSnapshot(folder_ + path).message()),
+                HasSubstr(folder_ + path + ": exists already and is no snapshot"));
+  }
+  EXPECT_FALSE(CheckIsNewOrSnapshot(folder_ + "sub").ok());
+}
+
 }  // namespace
 }  // namespace kvm

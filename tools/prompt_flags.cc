@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "kvm/io/open_tokenizer.h"
 #include "kvm/status_macros.h"
+#include "tools/note.h"
 #include "tools/text_input.h"
 
 namespace kvm {
@@ -49,27 +50,45 @@ void DefinePromptFlags(FlagSet& flags, PromptFlags* values) {
   flags.Text("prompt", &values->prompt, "the text to continue");
   flags.String("prompt-file", &values->prompt_file, "FILE", "a file with it; - is standard input");
   flags.Int64s("prompt-ids", &values->prompt_ids, 0, std::numeric_limits<int32_t>::max(),
-               "the prompt as token ids; ids are printed, too, and no tokenizer is needed");
+               "the prompt as token ids; ids are printed, too, and no tokenizer is needed; may be empty for --session");
+  flags.AllowEmpty("prompt-ids");
 }
 
 bool HasPrompt(const FlagSet& flags) {
   return flags.IsSet("prompt") || flags.IsSet("prompt-file") || flags.IsSet("prompt-ids");
 }
 
-absl::Status CheckPromptFlags(const FlagSet& flags) {
+absl::Status CheckPromptFlags(const FlagSet& flags, const PromptFlags& values, bool continues_session) {
   const int prompts = flags.IsSet("prompt") + flags.IsSet("prompt-file") + flags.IsSet("prompt-ids");
-  return prompts <= 1 ? absl::OkStatus() : flags.Wrong("give one of --prompt, --prompt-file and --prompt-ids");
+  if (prompts > 1) return flags.Wrong("give one of --prompt, --prompt-file and --prompt-ids");
+  if (flags.IsSet("prompt-ids") && values.prompt_ids.empty() && !continues_session) {
+    return flags.Wrong("--prompt-ids is empty; expected ids to begin with");
+  }
+  return absl::OkStatus();
 }
 
 absl::StatusOr<Prompt> ReadPrompt(const FlagSet& flags, const PromptFlags& values, const ModelFlags& model_flags,
                                   const LoadedModel& loaded, Console& console) {
   Prompt prompt;
+  const std::string& path = values.tokenizer.empty() ? loaded.tokenizer_path : values.tokenizer;
   if (flags.IsSet("prompt-ids")) {
+    prompt.prints_ids = true;
     ASSIGN_OR_RETURN(prompt.tokens, CheckedIds(values.prompt_ids, loaded.model->vocab_size()));
+    if (path.empty()) return prompt;
+    absl::StatusOr<std::unique_ptr<Tokenizer>> tokenizer = OpenTokenizer(path);
+    if (tokenizer.ok()) {
+      prompt.tokenizer = *std::move(tokenizer);
+    } else if (values.tokenizer.empty()) {
+      // Ids are how one does without it.
+      PrintNote(console, absl::StrCat("the tokenizer cannot be used, so that every token may be drawn: ",
+                                      tokenizer.status().message()));
+    } else {
+      return tokenizer.status();
+    }
     return prompt;
   }
-  const std::string& path = values.tokenizer.empty() ? loaded.tokenizer_path : values.tokenizer;
   if (path.empty()) {
+    prompt.prints_ids = true;
     if (!HasPrompt(flags)) return prompt;
     return absl::NotFoundError(absl::StrCat(model_flags.model,
                                             ": no tokenizer in this model; name one with --tokenizer=FILE or give "

@@ -73,10 +73,36 @@ TEST_F(SessionCommandTest, NothingIsReplaced) {
   ASSERT_EQ(SessionOf({"save", "doc", "--prompt-ids=1,2,3"}), 0) << err_;
   const std::string before = ReadAll(FileOf("doc"));
   EXPECT_EQ(SessionOf({"save", "doc", "--prompt-ids=4,5"}), 1);
-  EXPECT_THAT(err_, HasSubstr("there is a session \"doc\" already"));
+  EXPECT_THAT(
+      err_, AllOf(HasSubstr("there is a session \"doc\" already"), HasSubstr("choose another name or drop it first")));
   EXPECT_EQ(Session({"save", "doc", "--from=" + FileOf("doc")}), 1);
   EXPECT_THAT(err_, HasSubstr("there is a session \"doc\" already"));
   EXPECT_EQ(ReadAll(FileOf("doc")), before);
+}
+
+TEST_F(SessionCommandTest, RestoringReplacesNothing) {
+  ASSERT_EQ(SessionOf({"save", "doc", "--prompt-ids=1,2,3"}), 0) << err_;
+  ASSERT_EQ(Session({"fork", "doc", "copy"}), 0) << err_;
+  WriteAll(Path("notes.txt"), "mine");
+  const std::string stored = ReadAll(FileOf("copy"));
+  for (const char* position : {"--position=3", "--position=2"}) {
+    EXPECT_EQ(SessionOf({"restore", "doc", position, "--out=" + Path("notes.txt")}), 1);
+    EXPECT_THAT(err_, HasSubstr(Path("notes.txt") + ": exists already"));
+    for (const std::string& inside : {FileOf("copy"), FileOf("new"), Path("store") + "/lock"}) {
+      EXPECT_EQ(SessionOf({"restore", "doc", position, "--out=" + inside}), 1);
+      EXPECT_THAT(err_, HasSubstr("--out=" + inside + " lies in the folder of the store"));
+    }
+  }
+  EXPECT_EQ(ReadAll(Path("notes.txt")), "mine");
+  EXPECT_EQ(ReadAll(FileOf("copy")), stored);
+  EXPECT_FALSE(Exists(FileOf("new")));
+}
+
+TEST_F(SessionCommandTest, AFolderThatCannotBeSeenIsNoMissingStore) {
+  std::filesystem::create_symlink(Path("store"), Path("store"));  // in a circle
+  EXPECT_EQ(Session({"list"}), 1);
+  EXPECT_THAT(err_,
+              AllOf(HasSubstr("cannot look into the state store " + Path("store")), Not(HasSubstr("expected a"))));
 }
 
 TEST_F(SessionCommandTest, ForksAndDropsWithoutAModel) {
@@ -88,7 +114,7 @@ TEST_F(SessionCommandTest, ForksAndDropsWithoutAModel) {
   EXPECT_EQ(Session({"drop", "doc", "coppy"}), 1);
   EXPECT_THAT(err_, HasSubstr("no session \"coppy\" in the store; did you mean copy?"));
   EXPECT_TRUE(Exists(FileOf("doc")));  // all or none
-  ASSERT_EQ(Session({"drop", "doc", "copy"}), 0) << err_;
+  ASSERT_EQ(Session({"drop", "doc", "copy", "doc"}), 0) << err_;
   EXPECT_EQ(out_, "dropped doc\ndropped copy\n");
   EXPECT_TRUE(List()["sessions"].empty());
 }
@@ -111,10 +137,11 @@ TEST_F(SessionCommandTest, SnapshotFilesGoInAndOut) {
 
 TEST_F(SessionCommandTest, RestoresAnyPosition) {
   ASSERT_EQ(SessionOf({"save", "doc", "--prompt-ids=" + Ids(1100)}), 0) << err_;
-  const std::string stored = ReadAll(FileOf("doc")), file = Path("at.kvmstate");
+  const std::string stored = ReadAll(FileOf("doc"));
   for (const auto& [position, says] : {std::make_pair(700, "from the snapshot at 512, 188 tokens read again"),
                                        std::make_pair(512, "from the snapshot at 512, 0 tokens read again"),
                                        std::make_pair(100, "from the beginning, 100 tokens read again")}) {
+    const std::string file = Path("at" + std::to_string(position));
     ASSERT_EQ(SessionOf({"restore", "doc", "--out=" + file, "--position=" + std::to_string(position)}), 0) << err_;
     EXPECT_THAT(out_, HasSubstr(says));
     // Read in one go by a model with no store.
@@ -125,8 +152,10 @@ TEST_F(SessionCommandTest, RestoresAnyPosition) {
     EXPECT_EQ(ReadAll(file), ReadAll(Path("fresh" + std::to_string(position)) + "/sessions/at.kvmstate")) << position;
   }
   EXPECT_EQ(ReadAll(FileOf("doc")), stored);
+  std::string file = Path("end");
   ASSERT_EQ(Session({"restore", "doc", "--out=" + file, "--position=1100"}), 0) << err_;  // needs no model
   EXPECT_EQ(ReadAll(file), stored);
+  file = Path("other");
   EXPECT_EQ(SessionOf({"restore", "doc", "--out=" + file, "--position=1101"}), 1);
   EXPECT_THAT(err_, HasSubstr("doc: cannot go back to position 1101: expected 1 to 1100"));
   EXPECT_EQ(SessionOf({"restore", "doc", "--out=" + file, "--position=9"}, "kvm_sqrt"), 1);
@@ -159,6 +188,34 @@ TEST_F(SessionCommandTest, DamagedFilesAreReportedAndCanBeDropped) {
   ASSERT_EQ(SessionOf({"save", "next", "--prompt-ids=1,2,3,4"}), 0) << err_;
   EXPECT_THAT(err_, AllOf(HasSubstr("note: " + FileOf("bad")), HasSubstr("; moved to ")));
   EXPECT_THAT(out_, HasSubstr("4 tokens, 3 of them reused"));
+}
+
+TEST_F(SessionCommandTest, DamagedFilesThatWereSetAsideAreNamedAndCanBeDropped) {
+  ASSERT_EQ(SessionOf({"save", "good", "--prompt-ids=1,2,3"}), 0) << err_;
+  const std::string bad = FileOf("bad") + ".damaged";
+  const std::string snapshot = Path("store") + "/snapshots/1-00.kvmstate.damaged";
+  WriteAll(bad, "1");
+  WriteAll(bad + ".2", "2");
+  WriteAll(FileOf("good") + ".damaged", "3");
+  WriteAll(snapshot, "4");
+  const nlohmann::json list = List();
+  EXPECT_THAT(err_,
+              AllOf(HasSubstr("note: " + bad + ": was damaged"), HasSubstr("note: " + bad + ".2: was damaged"),
+                    HasSubstr("kvm session drop bad deletes it"),
+                    HasSubstr("note: " + snapshot + ": was damaged and set aside; kvm session drop --snapshots")));
+  EXPECT_EQ(list["unreadable"].size(), 4u);
+  EXPECT_EQ(Session({"fork", "bad", "copy"}), 1);
+  EXPECT_THAT(err_, HasSubstr(bad + ": was damaged"));
+
+  ASSERT_EQ(Session({"drop", "bad"}), 0) << err_;
+  EXPECT_FALSE(Exists(bad) || Exists(bad + ".2"));
+  EXPECT_EQ(Session({"drop", "bad"}), 1);
+  EXPECT_THAT(err_, HasSubstr("no session \"bad\""));
+  ASSERT_EQ(Session({"drop", "--snapshots"}), 0) << err_;
+  EXPECT_FALSE(Exists(snapshot));
+  ASSERT_EQ(Session({"drop", "good"}), 0) << err_;
+  EXPECT_FALSE(Exists(FileOf("good")) || Exists(FileOf("good") + ".damaged"));
+  EXPECT_EQ(List()["unreadable"].size(), 0u);
 }
 
 TEST_F(SessionCommandTest, AStoreInUseIsRefusedWithItsProcess) {
@@ -198,6 +255,8 @@ TEST_F(SessionCommandTest, ExplainsItself) {
   EXPECT_THAT(err_, HasSubstr("--store is missing"));
   EXPECT_EQ(Session({"save", "a"}), 2);
   EXPECT_THAT(err_, HasSubstr("give a prompt or --from"));
+  EXPECT_EQ(Session({"save", "a", "--prompt-ids="}), 2);
+  EXPECT_THAT(err_, HasSubstr("--prompt-ids is empty"));
   EXPECT_EQ(Session({"save", "a b", "--prompt-ids=1"}), 1);
   EXPECT_THAT(err_, HasSubstr("session name \"a b\""));
   EXPECT_EQ(Session({"restore", "a"}), 2);

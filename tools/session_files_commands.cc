@@ -1,6 +1,7 @@
 #include "tools/session_files_commands.h"
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <utility>
@@ -10,12 +11,14 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
+#include "kvm/io/utf8.h"
 #include "kvm/state/snapshot.h"
 #include "kvm/state/store_folder.h"
 #include "kvm/status_macros.h"
 #include "nlohmann/json.hpp"
 #include "tools/flag_set.h"
 #include "tools/format.h"
+#include "tools/note.h"
 #include "tools/store_files.h"
 #include "tools/store_flags.h"
 
@@ -57,7 +60,7 @@ struct ListedSession {
 
 struct Listing {
   std::vector<ListedSession> sessions;
-  std::vector<std::pair<std::string, absl::Status>> unreadable;  // path and why
+  std::vector<std::pair<std::string, std::string>> unreadable;  // or with an odd name: path and why
   int64_t snapshots = 0;
   int64_t snapshot_bytes = 0;
 };
@@ -66,6 +69,9 @@ absl::StatusOr<Listing> ReadListing(const std::string& store) {
   ASSIGN_OR_RETURN(const StoreFolder folder, OpenStoreFolder(store));
   ASSIGN_OR_RETURN(const StoreFolder::Contents contents, folder.List());
   Listing listing;
+  for (const std::string& path : contents.odd) {
+    listing.unreadable.emplace_back(path, absl::StrCat(path, ": the file's name is not that of a session"));
+  }
   for (const StoreFolder::File& file : contents.files) {
     if (file.session.empty()) {
       ++listing.snapshots;
@@ -76,11 +82,16 @@ absl::StatusOr<Listing> ReadListing(const std::string& store) {
     if (header.ok()) {
       listing.sessions.push_back({file, *std::move(header)});
     } else {
-      listing.unreadable.emplace_back(file.path, header.status());
+      listing.unreadable.emplace_back(file.path, std::string(header.status().message()));
     }
+  }
+  for (const StoreFolder::File& file : contents.damaged) {
+    listing.unreadable.emplace_back(file.path, DescribeDamaged(file));
   }
   return listing;
 }
+
+constexpr size_t kLongestPath = 4096;
 
 void PrintTable(const Listing& listing, std::ostream& out) {
   if (!listing.sessions.empty()) {
@@ -89,7 +100,7 @@ void PrintTable(const Listing& listing, std::ostream& out) {
       rows.push_back({session.file.session, FormatCount(session.header.position()), FormatCount(session.rows()),
                       FormatBytes(session.file.bytes), session.model(),
                       absl::FormatTime("%Y-%m-%d %H:%M:%S", session.file.written, absl::LocalTimeZone()),
-                      session.file.path});
+                      Printable(session.file.path, kLongestPath)});
     }
     out << FormatTable(rows);
   }
@@ -118,7 +129,7 @@ void PrintJson(const std::string& store, const Listing& listing, std::ostream& o
                                 {"provenance", model.provenance()}});
   }
   for (const auto& [path, why] : listing.unreadable) {
-    json["unreadable"].push_back({{"file", path}, {"why", std::string(why.message())}});
+    json["unreadable"].push_back({{"file", path}, {"why", why}});
   }
   out << json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) << "\n";
 }
@@ -127,7 +138,8 @@ absl::Status RunList(absl::Span<const std::string> args, Console& console) {
   FlagSet flags(
       "session list", "--store=DIR [--json]",
       "Lists the sessions of a store: name, tokens, rows of the layer with most, bytes, the fingerprint of\n"
-      "the model, when it was written last, and the file. Files that are damaged are named on standard error.");
+      "the model, when it was written last, and the file. Files that are damaged or that have no session's name are\n"
+      "named on standard error.");
   std::string store;
   bool json = false;
   DefineStoreFlag(flags, &store);
@@ -135,7 +147,7 @@ absl::Status RunList(absl::Span<const std::string> args, Console& console) {
   RETURN_IF_ERROR(flags.Parse(args));
   RETURN_IF_ERROR(RequireStore(flags, store));
   ASSIGN_OR_RETURN(const Listing listing, ReadListing(store));
-  for (const auto& [path, why] : listing.unreadable) console.err << "note: " << why.message() << std::endl;
+  for (const auto& [path, why] : listing.unreadable) PrintNote(console, why);
   if (json) {
     PrintJson(store, listing, console.out);
   } else {
@@ -144,14 +156,18 @@ absl::Status RunList(absl::Span<const std::string> args, Console& console) {
   return absl::OkStatus();
 }
 
-// All of them are there before the first one goes.
-absl::Status DropSessions(const StoreFolder& folder, const std::vector<std::string>& names, Console& console) {
-  std::vector<std::string> paths;
+// All of them are there before the first one goes. Naming one twice is naming it.
+absl::Status DropSessions(const StoreFolder& folder, const std::vector<std::string>& given, Console& console) {
+  std::vector<std::string> names;
+  for (const std::string& name : given) {
+    if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
+  }
+  std::vector<std::vector<std::string>> paths;
   for (const std::string& name : names) {
-    ASSIGN_OR_RETURN(paths.emplace_back(), FindSessionFile(folder, name));
+    ASSIGN_OR_RETURN(paths.emplace_back(), FindAllSessionFiles(folder, name));
   }
   for (size_t i = 0; i < names.size(); ++i) {
-    RETURN_IF_ERROR(RemoveFile(paths[i]));
+    for (const std::string& path : paths[i]) RETURN_IF_ERROR(RemoveFile(path));
     console.out << "dropped " << names[i] << "\n";
   }
   return absl::OkStatus();
@@ -160,19 +176,23 @@ absl::Status DropSessions(const StoreFolder& folder, const std::vector<std::stri
 absl::Status DropSnapshots(const StoreFolder& folder, Console& console) {
   ASSIGN_OR_RETURN(const StoreFolder::Contents contents, folder.List());
   int64_t count = 0, bytes = 0;
-  for (const StoreFolder::File& file : contents.files) {
-    if (!file.session.empty()) continue;
-    RETURN_IF_ERROR(RemoveFile(file.path));
-    ++count;
-    bytes += file.bytes;
+  for (const std::vector<StoreFolder::File>* files : {&contents.files, &contents.damaged}) {
+    for (const StoreFolder::File& file : *files) {
+      if (!file.session.empty()) continue;
+      RETURN_IF_ERROR(RemoveFile(file.path));
+      ++count;
+      bytes += file.bytes;
+    }
   }
   console.out << "dropped " << FormatCounted(count, "snapshot") << ", " << FormatBytes(bytes) << "\n";
   return absl::OkStatus();
 }
 
 absl::Status RunDrop(absl::Span<const std::string> args, Console& console) {
-  FlagSet flags("session drop", "NAME... --store=DIR [--snapshots]",
-                "Deletes sessions, damaged ones too. The snapshots that prompts start from go with --snapshots.");
+  FlagSet flags(
+      "session drop", "NAME... --store=DIR [--snapshots]",
+      "Deletes sessions, and damaged files of their names that were set aside. The snapshots that prompts start\n"
+      "from go with --snapshots, damaged ones too.");
   std::string store;
   std::vector<std::string> names;
   bool snapshots = false;

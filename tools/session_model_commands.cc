@@ -19,7 +19,10 @@
 #include "tools/flag_set.h"
 #include "tools/format.h"
 #include "tools/model_flags.h"
+#include "tools/note.h"
+#include "tools/output_paths.h"
 #include "tools/prompt_flags.h"
+#include "tools/snapshot_advice.h"
 #include "tools/store_files.h"
 #include "tools/store_flags.h"
 
@@ -28,7 +31,7 @@ namespace {
 
 // Snapshots that are not kept cost later commands time; the session itself is not the worse for it.
 void NoteUnlessOk(const absl::Status& snapshots, Console& console) {
-  if (!snapshots.ok()) console.err << "note: not all snapshots are kept: " << snapshots.message() << std::endl;
+  if (!snapshots.ok()) PrintNote(console, absl::StrCat("not all snapshots are kept: ", snapshots.message()));
 }
 
 struct SaveFlags {
@@ -39,12 +42,22 @@ struct SaveFlags {
   std::string name;
 };
 
+// Before any work. There may be no store yet.
+absl::Status CheckNameIsFree(const std::string& store, const std::string& name) {
+  RETURN_IF_ERROR(CheckSessionName(name));
+  const absl::StatusOr<StoreFolder> folder = OpenStoreFolder(store);
+  if (absl::IsNotFound(folder.status())) return CheckCanMakeFolder(store);
+  RETURN_IF_ERROR(folder.status());
+  return NewSessionFile(*folder, name).status();
+}
+
 // Takes a snapshot file into the store. With a model given, it must be one of its.
 absl::Status SaveFile(const FlagSet& flags, const SaveFlags& values, Console& console) {
   if (!values.model.model.empty()) {
     ExecutionContext context(static_cast<int>(values.model.threads));
     ASSIGN_OR_RETURN(const LoadedModel loaded, LoadModel(flags, values.model, context, console, /*identify=*/true));
-    RETURN_IF_ERROR(ReadSnapshot(values.from, *loaded.identity, loaded.model->NewSequence()).status());
+    const absl::Status read = ReadSnapshot(values.from, *loaded.identity, loaded.model->NewSequence()).status();
+    RETURN_IF_ERROR(WithFlagsOfSnapshot(read, values.from, *loaded.identity));
   }
   RETURN_IF_ERROR(CheckSnapshot(values.from));  // before a folder is made
   ASSIGN_OR_RETURN(const StoreFolder folder, StoreFolder::Open(values.store.folder));
@@ -89,13 +102,13 @@ absl::Status RunSave(absl::Span<const std::string> args, Console& console) {
   DefinePromptFlags(flags, &values.prompt);
   flags.String("from", &values.from, "FILE", "a snapshot file; with --model it must be of that model");
   RETURN_IF_ERROR(flags.Parse(args));
-  RETURN_IF_ERROR(CheckPromptFlags(flags));
+  RETURN_IF_ERROR(CheckPromptFlags(flags, values.prompt, /*continues_session=*/false));
   RETURN_IF_ERROR(CheckStoreFlags(flags, values.store));
   if (names.size() != 1) return flags.Wrong("expected the NAME of the new session");
   if (values.store.folder.empty()) return flags.Wrong("--store is missing: the folder of the state store");
   if (HasPrompt(flags) == flags.IsSet("from")) return flags.Wrong("give a prompt or --from, one of them");
   values.name = names[0];
-  RETURN_IF_ERROR(CheckSessionName(values.name));
+  RETURN_IF_ERROR(CheckNameIsFree(values.store.folder, values.name));
   return flags.IsSet("from") ? SaveFile(flags, values, console) : SavePrompt(flags, values, console);
 }
 
@@ -127,10 +140,10 @@ absl::StatusOr<StoredFile> FindStoredFile(const RestoreFlags& values) {
 // session that is stored stays as it is.
 absl::Status RestorePosition(const FlagSet& flags, const RestoreFlags& values, const StoredFile& file,
                              Console& console) {
-  RETURN_IF_ERROR(AtomicFile::Create(values.out).status());
   ExecutionContext context(static_cast<int>(values.model.threads));
   ASSIGN_OR_RETURN(const LoadedModel loaded, LoadModel(flags, values.model, context, console, /*identify=*/true));
-  RETURN_IF_ERROR(CheckSnapshotModel(file.header, *loaded.identity, file.path));
+  const absl::Status of_model = CheckSnapshotModel(file.header, *loaded.identity, file.path);
+  RETURN_IF_ERROR(WithFlagsOfSnapshot(of_model, file.path, *loaded.identity));
   ASSIGN_OR_RETURN(const std::unique_ptr<StateStore> store, OpenStore(values.store, loaded, console));
   const absl::Span<const int32_t> tokens = absl::MakeConstSpan(file.tokens).first(values.position);
   ASSIGN_OR_RETURN(SessionLease lease, store->Create("", tokens, 0));
@@ -144,7 +157,18 @@ absl::Status RestorePosition(const FlagSet& flags, const RestoreFlags& values, c
   return absl::OkStatus();
 }
 
+// Whether there can be a new file --out: the store's own files are its alone.
+absl::Status CheckOut(const RestoreFlags& values) {
+  if (IsInFolder(values.out, values.store.folder)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--out=", values.out, " lies in the folder of the store; expected a path outside"));
+  }
+  RETURN_IF_ERROR(CheckIsNew(values.out));
+  return AtomicFile::Create(values.out).status();
+}
+
 absl::Status Restore(const FlagSet& flags, const RestoreFlags& values, Console& console) {
+  RETURN_IF_ERROR(CheckOut(values));
   ASSIGN_OR_RETURN(const StoredFile file, FindStoredFile(values));
   const int64_t length = static_cast<int64_t>(file.tokens.size());
   if (values.position > length) {
@@ -167,7 +191,7 @@ absl::Status RunRestore(absl::Span<const std::string> args, Console& console) {
   DefineStoreFlags(flags, &values.store);
   DefineModelFlags(flags, &values.model);
   DefineProvenanceFlag(flags, &values.model);
-  flags.String("out", &values.out, "FILE", "the snapshot file to write");
+  flags.String("out", &values.out, "FILE", "the snapshot file to write, a new one");
   flags.Int64("position", &values.position, 1, kMaxPosition, "go back to this many tokens");
   RETURN_IF_ERROR(flags.Parse(args));
   RETURN_IF_ERROR(CheckStoreFlags(flags, values.store));

@@ -16,6 +16,9 @@ namespace kvm {
 absl::StatusOr<StoreFolder> OpenStoreFolder(const std::string& path) {
   std::error_code error;
   if (std::filesystem::is_directory(path + "/sessions", error)) return StoreFolder::Open(path);
+  if (error && error != std::errc::no_such_file_or_directory && error != std::errc::not_a_directory) {
+    return absl::ErrnoToStatus(error.value(), absl::StrCat("cannot look into the state store ", path));
+  }
   return absl::NotFoundError(
       absl::StrCat(path, ": no state store; expected a folder that kvm session save or kvm generate --store has made"));
 }
@@ -28,8 +31,28 @@ absl::StatusOr<std::string> FindSessionFile(const StoreFolder& folder, const std
     if (!file.session.empty()) names.push_back(file.session);
     if (file.session == name) return file.path;
   }
+  for (const StoreFolder::File& file : contents.damaged) {
+    if (file.session == name) return absl::NotFoundError(DescribeDamaged(file));
+  }
   return absl::NotFoundError(
       absl::StrCat("no session \"", name, "\" in the store", DidYouMean(name, names, ""), " (kvm session list)"));
+}
+
+absl::StatusOr<std::vector<std::string>> FindAllSessionFiles(const StoreFolder& folder, const std::string& name) {
+  std::vector<std::string> paths;
+  const absl::StatusOr<std::string> intact = FindSessionFile(folder, name);
+  if (intact.ok()) paths.push_back(*intact);
+  ASSIGN_OR_RETURN(const StoreFolder::Contents contents, folder.List());
+  for (const StoreFolder::File& file : contents.damaged) {
+    if (file.session == name) paths.push_back(file.path);
+  }
+  if (paths.empty()) return intact.status();
+  return paths;
+}
+
+std::string DescribeDamaged(const StoreFolder::File& file) {
+  return absl::StrCat(file.path, ": was damaged and set aside; kvm session drop ",
+                      file.session.empty() ? "--snapshots" : file.session, " deletes it");
 }
 
 absl::StatusOr<std::string> NewSessionFile(const StoreFolder& folder, const std::string& name) {

@@ -15,8 +15,15 @@ namespace kvm {
 // Takes the lock of a folder that is a store already. NotFound when it is none; errors as StoreFolder::Open.
 absl::StatusOr<StoreFolder> OpenStoreFolder(const std::string& path);
 
-// The file of a session: InvalidArgument for what is no name; NotFound, with the nearest name.
+// The file of a session: InvalidArgument for what is no name; NotFound, with the nearest name, or saying that there is
+// but a damaged one.
 absl::StatusOr<std::string> FindSessionFile(const StoreFolder& folder, const std::string& name);
+
+// The same with the damaged files of that name that were set aside, at least one file. Errors as FindSessionFile.
+absl::StatusOr<std::vector<std::string>> FindAllSessionFiles(const StoreFolder& folder, const std::string& name);
+
+// Says of one of StoreFolder::Contents::damaged what it is and how to be rid of it.
+std::string DescribeDamaged(const StoreFolder::File& file);
 
 // Where the file of a new session goes: InvalidArgument for what is no name; AlreadyExists.
 absl::StatusOr<std::string> NewSessionFile(const StoreFolder& folder, const std::string& name);

@@ -14,7 +14,9 @@
 #include "kvm/status_macros.h"
 #include "tools/command_status.h"
 #include "tools/machine.h"
+#include "tools/note.h"
 #include "tools/progress.h"
+#include "tools/snapshot_advice.h"
 
 namespace kvm {
 namespace {
@@ -42,6 +44,30 @@ std::vector<std::string> NamesIn(const StateStore& store) {
 bool Has(const StateStore& store, const std::string& name) {
   const std::vector<std::string> names = NamesIn(store);
   return std::find(names.begin(), names.end(), name) != names.end();
+}
+
+// The file of this name that the store does not use; null: none.
+const SkippedFile* FindSkipped(const StateStore& store, const std::string& name) {
+  for (const SkippedFile& file : store.skipped_files()) {
+    if (absl::EndsWith(file.path, absl::StrCat("/sessions/", name, ".kvmstate"))) return &file;
+  }
+  return nullptr;
+}
+
+void NoteDamaged(const absl::Status& why, const std::string& moved_to, Console& console) {
+  PrintNote(console, absl::StrCat(why.message(), moved_to.empty() ? "" : "; moved to ", moved_to));
+}
+
+// A damage that the header does not show comes out when a session is read.
+absl::StatusOr<SessionLease> LeaseToReplace(const StoreFlags& values, const std::string& name, StateStore& store,
+                                            Console& console) {
+  if (!Has(store, name)) return store.Create(name, {}, 0);
+  absl::StatusOr<SessionLease> lease = store.Lease(name, 0);
+  if (!absl::IsInvalidArgument(lease.status())) return lease;
+  ASSIGN_OR_RETURN(const std::string aside, MoveAside(absl::StrCat(values.folder, "/sessions/", name, ".kvmstate")));
+  NoteDamaged(lease.status(), aside, console);
+  RETURN_IF_ERROR(store.Drop(name));
+  return store.Create(name, {}, 0);
 }
 
 }  // namespace
@@ -81,21 +107,27 @@ absl::StatusOr<std::unique_ptr<StateStore>> OpenStore(const StoreFlags& values, 
   for (const SkippedFile& file : store->skipped_files()) {
     // Those of other models are nobody's fault.
     if (absl::IsFailedPrecondition(file.why)) continue;
-    console.err << "note: " << file.why.message();
-    if (!file.moved_to.empty()) console.err << "; moved to " << file.moved_to;
-    console.err << std::endl;
+    NoteDamaged(file.why, file.moved_to, console);
   }
   return store;
 }
 
-absl::Status CheckStored(const StateStore& store, const std::string& name) {
+absl::Status CheckStored(const StateStore& store, const std::string& name, const ModelIdentity& identity) {
   RETURN_IF_ERROR(CheckSessionName(name));
   if (Has(store, name)) return absl::OkStatus();
-  for (const SkippedFile& file : store.skipped_files()) {
-    if (absl::EndsWith(file.path, absl::StrCat("/sessions/", name, ".kvmstate"))) return file.why;
-  }
+  const SkippedFile* skipped = FindSkipped(store, name);
+  if (skipped != nullptr) return WithFlagsOfSnapshot(skipped->why, skipped->path, identity);
   return absl::NotFoundError(absl::StrCat("no session \"", name, "\" in the store",
                                           DidYouMean(name, NamesIn(store), ""), " (kvm session list)"));
+}
+
+absl::Status CheckCanSaveAs(const StateStore& store, const std::string& name) {
+  RETURN_IF_ERROR(CheckSessionName(name));
+  const SkippedFile* skipped = FindSkipped(store, name);
+  if (skipped == nullptr || !skipped->moved_to.empty()) return absl::OkStatus();
+  return absl::Status(skipped->why.code(),
+                      absl::StrCat(skipped->why.message(), "; to save under this name all the same, ",
+                                   "first kvm session drop ", name));
 }
 
 absl::Status OfferAtBoundary(const StoreFlags& values, SessionLease& lease) {
@@ -123,8 +155,9 @@ absl::Status FeedLease(const StoreFlags& values, const LoadedModel& loaded, absl
   return offered;
 }
 
-absl::Status SaveAs(StateStore& store, const std::string& name, const Session& session) {
-  ASSIGN_OR_RETURN(SessionLease lease, Has(store, name) ? store.Lease(name, 0) : store.Create(name, {}, 0));
+absl::Status SaveAs(const StoreFlags& values, const std::string& name, const Session& session, StateStore& store,
+                    Console& console) {
+  ASSIGN_OR_RETURN(SessionLease lease, LeaseToReplace(values, name, store, console));
   lease.session() = session.Fork();
   RETURN_IF_ERROR(lease.Release());
   return store.Save(name);

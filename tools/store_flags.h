@@ -11,6 +11,7 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "kvm/model/execution_context.h"
+#include "kvm/state/model_identity.h"
 #include "kvm/state/session.h"
 #include "kvm/state/state_store.h"
 #include "tools/console.h"
@@ -37,8 +38,11 @@ absl::StatusOr<std::unique_ptr<StateStore>> OpenStore(const StoreFlags& values, 
                                                       Console& console);
 
 // Whether there is a session of this name. InvalidArgument for what is no name; NotFound, with the nearest name;
-// otherwise why its file cannot be used.
-absl::Status CheckStored(const StateStore& store, const std::string& name);
+// otherwise why its file cannot be used, and with which flags it can.
+absl::Status CheckStored(const StateStore& store, const std::string& name, const ModelIdentity& identity);
+
+// Whether SaveAs may take this name: not that of a file of another model, or of this one with other options.
+absl::Status CheckCanSaveAs(const StateStore& store, const std::string& name);
 
 // Keeps the lease's session as it is for other prompts, if it stands at a boundary and --store-snapshots wants it.
 absl::Status OfferAtBoundary(const StoreFlags& values, SessionLease& lease);
@@ -48,9 +52,11 @@ absl::Status OfferAtBoundary(const StoreFlags& values, SessionLease& lease);
 absl::Status FeedLease(const StoreFlags& values, const LoadedModel& loaded, absl::Span<const int32_t> tokens,
                        SessionLease& lease, ExecutionContext& context, Console& console);
 
-// Writes a copy of the session to the store under this name, in place of whatever session has it. Errors as
-// StateStore's Create, Lease and Save; then what was there is still there.
-absl::Status SaveAs(StateStore& store, const std::string& name, const Session& session);
+// Writes a copy of the session to the store under this name, in place of whatever session has it. A damaged file that
+// is in the way gets another name, which is said on console.err. Errors as StateStore's Create, Lease and Save; then
+// what was there is still there.
+absl::Status SaveAs(const StoreFlags& values, const std::string& name, const Session& session, StateStore& store,
+                    Console& console);
 
 }  // namespace kvm
 

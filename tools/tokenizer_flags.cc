@@ -5,8 +5,8 @@
 #include "kvm/io/model_file.h"
 #include "kvm/io/open_tokenizer.h"
 #include "kvm/io/path_check.h"
-#include "kvm/io/utf8.h"
 #include "kvm/status_macros.h"
+#include "tools/note.h"
 
 namespace kvm {
 
@@ -19,8 +19,7 @@ void DefineTokenizerFlags(FlagSet& flags, TokenizerFlags* values) {
 void NoteBrokenTokenizer(const std::string& path, Console& console) {
   if (path.empty()) return;
   const absl::Status status = OpenTokenizer(path).status();
-  if (!status.ok())
-    console.err << "note: the tokenizer cannot be used: " << Printable(status.message(), 1000) << std::endl;
+  if (!status.ok()) PrintNote(console, absl::StrCat("the tokenizer cannot be used: ", status.message()));
 }
 
 absl::StatusOr<std::unique_ptr<Tokenizer>> LoadTokenizer(const FlagSet& flags, const TokenizerFlags& values) {

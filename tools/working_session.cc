@@ -2,27 +2,19 @@
 
 #include <utility>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "kvm/io/atomic_file.h"
 #include "kvm/state/snapshot.h"
-#include "kvm/state/store_folder.h"
 #include "kvm/status_macros.h"
 #include "tools/format.h"
+#include "tools/snapshot_advice.h"
 
 namespace kvm {
 namespace {
 
-// A file of that name that the store leaves alone is in the way.
-absl::Status CheckCanSaveAs(const StateStore& store, const std::string& name) {
-  RETURN_IF_ERROR(CheckSessionName(name));
-  const absl::Status stored = CheckStored(store, name);
-  return absl::IsNotFound(stored) ? absl::OkStatus() : stored;
-}
-
 // A copy: the session that is stored stays as it is.
-absl::StatusOr<Session> CopyOfStored(StateStore& store, const std::string& name) {
-  RETURN_IF_ERROR(CheckStored(store, name));
+absl::StatusOr<Session> CopyOfStored(StateStore& store, const std::string& name, const ModelIdentity& identity) {
+  RETURN_IF_ERROR(CheckStored(store, name, identity));
   ASSIGN_OR_RETURN(SessionLease lease, store.Lease(name, 0));
   Session copy = lease.session().Fork();
   RETURN_IF_ERROR(lease.Release());
@@ -44,7 +36,9 @@ absl::StatusOr<WorkingSession> OpenWorkingSession(const SessionFlags& values, co
   if (values.store.folder.empty()) {
     working.own.state = loaded.model->NewSequence();
     if (!values.session.empty()) {
-      ASSIGN_OR_RETURN(working.own, ReadSnapshot(values.session, *loaded.identity, std::move(working.own.state)));
+      absl::StatusOr<Session> read = ReadSnapshot(values.session, *loaded.identity, std::move(working.own.state));
+      if (!read.ok()) return WithFlagsOfSnapshot(read.status(), values.session, *loaded.identity);
+      working.own = *std::move(read);
       working.continued = working.own.state.position();
     }
     if (!values.save_session.empty()) RETURN_IF_ERROR(AtomicFile::Create(values.save_session).status());
@@ -58,7 +52,7 @@ absl::StatusOr<WorkingSession> OpenWorkingSession(const SessionFlags& values, co
     working.reused = working.session().state.position();
     return working;
   }
-  ASSIGN_OR_RETURN(Session copy, CopyOfStored(*working.store, values.session));
+  ASSIGN_OR_RETURN(Session copy, CopyOfStored(*working.store, values.session, *loaded.identity));
   ASSIGN_OR_RETURN(working.lease, working.store->Create("", {}, 0));
   working.continued = copy.state.position();
   working.session() = std::move(copy);
@@ -69,7 +63,7 @@ absl::Status SaveWorkingSession(const SessionFlags& values, const LoadedModel& l
                                 Console& console) {
   const std::string& name = values.save_session;
   if (name.empty()) return absl::OkStatus();
-  RETURN_IF_ERROR(working.store != nullptr ? SaveAs(*working.store, name, working.session())
+  RETURN_IF_ERROR(working.store != nullptr ? SaveAs(values.store, name, working.session(), *working.store, console)
                                            : WriteSnapshot(name, working.session(), *loaded.identity));
   console.err << "saved " << name << ": " << FormatCounted(working.session().state.position(), "token") << std::endl;
   return absl::OkStatus();

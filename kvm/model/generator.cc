@@ -8,6 +8,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "kvm/state/sampler_state.h"
 #include "kvm/status_macros.h"
 
 namespace kvm {
@@ -43,7 +44,9 @@ absl::Status CheckArguments(const LanguageModel& model, const Session& session, 
   RETURN_IF_ERROR(ValidateSamplerOptions(sampler));
   RETURN_IF_ERROR(CheckSession(model, session));
   if (prompt.empty() && session.logits.empty()) {
-    return absl::InvalidArgumentError("the prompt has no tokens; expected at least one");
+    return absl::InvalidArgumentError(
+        session.tokens.empty() ? "the prompt has no tokens; expected at least one"
+                               : "the session has no logits to draw from; expected a prompt of at least one token");
   }
   if (options.max_tokens < 0) {
     return absl::InvalidArgumentError(absl::StrCat("max_tokens is ", options.max_tokens, "; expected at least 0"));

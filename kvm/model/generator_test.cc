@@ -208,6 +208,13 @@ TEST_F(GeneratorTest, NeverDrawsPaddingOfTheVocabulary) {
   EXPECT_THAT(tokens_, Each(Lt(3)));
 }
 
+TEST_F(GeneratorTest, ASessionWithoutLogitsGoesOnWithAPromptAlone) {
+  ASSERT_TRUE(Run({1, 2}).ok());
+  session_.logits.clear();
+  EXPECT_THAT(std::string(GoOn({}).status().message()), HasSubstr("the session has no logits"));
+  EXPECT_TRUE(GoOn({3}).ok());
+}
+
 TEST_F(GeneratorTest, RefusesBadArguments) {
   EXPECT_THAT(ErrorOf({}), HasSubstr("the prompt has no tokens"));
   EXPECT_EQ(ErrorOf({1, 40}), "prompt token 1 is 40; expected 0 to 39, the model's vocabulary");

@@ -6,8 +6,6 @@
 #include <cstddef>
 #include <limits>
 
-#include "absl/strings/str_cat.h"
-
 namespace kvm {
 namespace {
 
@@ -22,11 +20,6 @@ double Uniform(uint64_t seed, uint64_t index) {
 
 bool IsMoreLikely(const TokenCandidate& a, const TokenCandidate& b) {
   return a.logit != b.logit ? a.logit > b.logit : a.token < b.token;
-}
-
-absl::Status CheckRange(bool ok, const char* name, double value, const char* expected) {
-  if (ok) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat(name, " is ", value, "; expected ", expected));
 }
 
 // Keeps the fewest most likely candidates whose weights reach a share `top_p` of all.
@@ -51,22 +44,6 @@ void KeepTopP(double top_p, std::vector<TokenCandidate>* candidates) {
 }
 
 }  // namespace
-
-absl::Status ValidateSamplerOptions(const SamplerOptions& options) {
-  const absl::Status checks[] = {
-      CheckRange(options.temperature >= 0 && std::isfinite(options.temperature), "temperature", options.temperature,
-                 "a finite number of at least 0"),
-      CheckRange(options.top_k >= 0, "top_k", static_cast<double>(options.top_k), "at least 0 (0 keeps all tokens)"),
-      CheckRange(options.top_p > 0 && options.top_p <= 1, "top_p", options.top_p, "more than 0 and at most 1"),
-      CheckRange(options.min_p >= 0 && options.min_p < 1, "min_p", options.min_p, "at least 0 and less than 1"),
-      CheckRange(options.repetition_penalty > 0 && std::isfinite(options.repetition_penalty), "repetition_penalty",
-                 options.repetition_penalty, "a finite number above 0"),
-  };
-  for (const absl::Status& check : checks) {
-    if (!check.ok()) return check;
-  }
-  return absl::OkStatus();
-}
 
 Sampler::Sampler(const SamplerState& state, absl::Span<const int32_t> seen) : state_(state) {
   for (const int32_t token : seen) Observe(token);

@@ -6,14 +6,10 @@
 #include <cstdint>
 #include <vector>
 
-#include "absl/status/status.h"
 #include "absl/types/span.h"
 #include "kvm/state/sampler_state.h"
 
 namespace kvm {
-
-// InvalidArgument naming the option and its allowed range.
-absl::Status ValidateSamplerOptions(const SamplerOptions& options);
 
 struct TokenCandidate {
   int32_t token;

@@ -3,6 +3,8 @@
 
 #include <cstdint>
 
+#include "absl/status/status.h"
+
 namespace kvm {
 
 // How the next token is chosen from logits. Applied in this order: repetition penalty, temperature, top_k, top_p,
@@ -15,6 +17,9 @@ struct SamplerOptions {
   double repetition_penalty = 1;  // > 0: divides positive and multiplies negative logits of tokens seen before
   uint64_t seed = 0;
 };
+
+// InvalidArgument naming the option and its allowed range.
+absl::Status ValidateSamplerOptions(const SamplerOptions& options);
 
 // Where a sampler stands, but for the tokens it has seen: those are the sequence's own.
 struct SamplerState {

@@ -29,14 +29,13 @@ absl::Status CheckIdentity(const SnapshotModel& made_by, const ModelIdentity& mo
   }
   if (made_by.weights() != model.weights) return differ("weights", made_by.weights(), model.weights);
   if (made_by.state() != Name(model.state)) return differ("state dtype", made_by.state(), Name(model.state));
-  const auto text = [](bool value) { return value ? "true" : "false"; };
-  if (made_by.chunked_recurrences() != model.chunked_recurrences) {
-    return differ("chunked_recurrences", text(made_by.chunked_recurrences()), text(model.chunked_recurrences));
-  }
-  if (made_by.provenance() != model.provenance) {
-    return differ("provenance", text(made_by.provenance()), text(model.provenance));
-  }
-  return absl::OkStatus();
+  const auto option = [&](absl::string_view what, bool theirs, bool ours) {
+    if (theirs == ours) return absl::OkStatus();
+    return differ("a model", absl::StrCat(theirs ? "with " : "without ", what),
+                  absl::StrCat(ours ? "one with " : "one without ", what));
+  };
+  RETURN_IF_ERROR(option("chunked recurrences", made_by.chunked_recurrences(), model.chunked_recurrences));
+  return option("provenance", made_by.provenance(), model.provenance);
 }
 
 absl::StatusOr<std::vector<int32_t>> TokensOf(const SnapshotLayout& layout, absl::string_view file,
@@ -70,18 +69,6 @@ absl::Status RestoreState(const SnapshotLayout& layout, absl::string_view file, 
   if (state->position() == layout.header.position()) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat(path, ": snapshot header: position ", layout.header.position(),
                                                  "; expected ", state->position(), ", the state's own"));
-}
-
-SamplerState ToSamplerState(const SnapshotSampler& sampler) {
-  SamplerState state;
-  state.options.temperature = sampler.temperature();
-  state.options.top_k = sampler.top_k();
-  state.options.top_p = sampler.top_p();
-  state.options.min_p = sampler.min_p();
-  state.options.repetition_penalty = sampler.repetition_penalty();
-  state.options.seed = sampler.seed();
-  state.draws = sampler.draws();
-  return state;
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "kvm/checked_parse.h"
 #include "kvm/io/content_hash.h"
 #include "kvm/kernels/dtype.h"
 #include "kvm/status_macros.h"
@@ -51,7 +52,9 @@ absl::StatusOr<absl::string_view> FindHeader(absl::string_view file, const std::
   }
   const uint64_t version = ReadUint64(file.substr(8));
   if (version != kSnapshotVersion) {
-    return BadHeader(path, absl::StrCat("format version ", version, "; expected ", kSnapshotVersion));
+    absl::Status other = BadHeader(path, absl::StrCat("format version ", version, "; expected ", kSnapshotVersion));
+    // A newer one may be intact: that is for a newer reader to say.
+    return version > kSnapshotVersion ? absl::UnimplementedError(other.message()) : other;
   }
   const uint64_t length = ReadUint64(file.substr(16));
   const uint64_t most = std::min<uint64_t>(kMaxSnapshotHeader, file.size() - kSnapshotFrame);
@@ -98,9 +101,10 @@ absl::Status CheckSectionEntry(const SnapshotSection& section, const std::string
   return absl::OkStatus();
 }
 
-// Whether a section has this dtype and one extent, `count`, or any when that is negative.
-bool IsVector(const SnapshotSection& section, DType dtype, int64_t count) {
-  return section.dtype() == Name(dtype) && section.shape_size() == 1 && (count < 0 || section.shape(0) == count);
+// Whether a section has this name, this dtype and one extent, `count`, or any when that is negative.
+bool IsVector(const SnapshotSection& section, absl::string_view name, DType dtype, int64_t count) {
+  return section.name() == name && section.dtype() == Name(dtype) && section.shape_size() == 1 &&
+         (count < 0 || section.shape(0) == count);
 }
 
 absl::Status CheckHeader(const SnapshotLayout& layout, uint64_t data_size, const std::string& path) {
@@ -113,11 +117,17 @@ absl::Status CheckHeader(const SnapshotLayout& layout, uint64_t data_size, const
   if (end != data_size) {
     return BadHeader(path, absl::StrCat(data_size - end, " bytes follow the last section; expected none"));
   }
-  if (header.has_tokens() ? !IsVector(header.tokens(), DType::kI32, header.position()) : header.position() != 0) {
-    return BadSection(path, "tokens", absl::StrCat("expected I32 [", header.position(), "], as many as the position"));
+  if (header.has_tokens() ? !IsVector(header.tokens(), "tokens", DType::kI32, header.position())
+                          : header.position() != 0) {
+    return BadSection(path, "tokens",
+                      absl::StrCat("expected that name and I32 [", header.position(), "], as many as the position"));
   }
-  if (header.has_logits() && !IsVector(header.logits(), DType::kF32, -1)) {
-    return BadSection(path, "logits", "expected F32 and one extent");
+  if (header.has_logits() && !IsVector(header.logits(), "logits", DType::kF32, -1)) {
+    return BadSection(path, "logits", "expected that name, F32 and one extent");
+  }
+  if (header.has_sampler()) {
+    const absl::Status valid = ValidateSamplerOptions(ToSamplerState(header.sampler()).options);
+    if (!valid.ok()) return BadHeader(path, absl::StrCat("sampler: ", valid.message()));
   }
   return absl::OkStatus();
 }
@@ -139,7 +149,7 @@ std::vector<const SnapshotSection*> SnapshotLayout::Sections() const {
 absl::StatusOr<SnapshotLayout> ParseSnapshot(absl::string_view file, const std::string& path) {
   ASSIGN_OR_RETURN(const absl::string_view bytes, FindHeader(file, path));
   SnapshotLayout layout;
-  if (!layout.header.ParseFromArray(bytes.data(), static_cast<int>(bytes.size()))) {
+  if (!ParseChecked(bytes, &layout.header)) {
     return BadHeader(path, "it is no SnapshotHeader");
   }
   layout.header_end = kSnapshotFrame + bytes.size();
@@ -148,6 +158,18 @@ absl::StatusOr<SnapshotLayout> ParseSnapshot(absl::string_view file, const std::
   if (layout.data_begin > file.size()) return BadHeader(path, "the file is cut short: it ends before the data");
   RETURN_IF_ERROR(CheckHeader(layout, file.size() - layout.data_begin, path));
   return layout;
+}
+
+SamplerState ToSamplerState(const SnapshotSampler& sampler) {
+  SamplerState state;
+  state.options.temperature = sampler.temperature();
+  state.options.top_k = sampler.top_k();
+  state.options.top_p = sampler.top_p();
+  state.options.min_p = sampler.min_p();
+  state.options.repetition_penalty = sampler.repetition_penalty();
+  state.options.seed = sampler.seed();
+  state.draws = sampler.draws();
+  return state;
 }
 
 TensorView ViewOf(const SnapshotSection& section, const SnapshotLayout& layout, absl::string_view file) {

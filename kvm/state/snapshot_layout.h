@@ -11,6 +11,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "kvm/kernels/tensor.h"
+#include "kvm/state/sampler_state.h"
 #include "kvm/state/snapshot.pb.h"
 
 namespace kvm {
@@ -39,8 +40,11 @@ struct SnapshotLayout {
 
 // Parses and checks the header of a snapshot, of which `file` is all bytes: frame, hash, version, and that the sections
 // have the sizes of their shapes and lie one after the other up to the end of the file. Nothing is allocated by sizes
-// that the header states. InvalidArgument, beginning with `path` and the part at fault.
+// that the header states. InvalidArgument, beginning with `path` and the part at fault; Unimplemented for a newer
+// version.
 absl::StatusOr<SnapshotLayout> ParseSnapshot(absl::string_view file, const std::string& path);
+
+SamplerState ToSamplerState(const SnapshotSampler& sampler);
 
 // A section's bytes as a tensor. The section is one of a parsed header.
 TensorView ViewOf(const SnapshotSection& section, const SnapshotLayout& layout, absl::string_view file);

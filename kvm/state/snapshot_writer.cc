@@ -6,6 +6,7 @@
 #include "kvm/io/atomic_file.h"
 #include "kvm/io/content_hash.h"
 #include "kvm/kernels/dtype.h"
+#include "kvm/state/sampler_state.h"
 #include "kvm/state/snapshot.h"
 #include "kvm/state/snapshot_layout.h"
 #include "kvm/state/state_fields.h"
@@ -116,6 +117,11 @@ absl::Status WriteSnapshot(const std::string& path, const Session& session, cons
     return absl::InvalidArgumentError(absl::StrCat(path, ": a session of ", session.tokens.size(),
                                                    " tokens; expected the ", session.state.position(),
                                                    " that its state has taken in"));
+  }
+  if (session.sampler.has_value()) {
+    const absl::Status valid = ValidateSamplerOptions(session.sampler->options);
+    if (!valid.ok())
+      return absl::InvalidArgumentError(absl::StrCat(path, ": the session's sampler: ", valid.message()));
   }
   StateFields fields;
   session.state.Save(StateWriter(&fields));

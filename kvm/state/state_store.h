@@ -88,7 +88,8 @@ struct SessionInfo {
 // A file in the folder that the store does not use.
 struct SkippedFile {
   std::string path;
-  absl::Status why;      // FailedPrecondition: of another model; InvalidArgument: damaged; others: cannot be read
+  absl::Status why;      // FailedPrecondition: of another model; InvalidArgument: damaged; Unimplemented: newer;
+                         // others: cannot be read
   std::string moved_to;  // where a damaged one is now; empty when it stays where it was
 };
 

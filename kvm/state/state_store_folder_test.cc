@@ -212,6 +212,31 @@ TEST(StateStoreFolderTest, OtherModelsFilesAreLeftAloneAndReported) {
   EXPECT_EQ(store->Create("", Counting(16), 0).value().session().state.position(), 16);
 }
 
+TEST(StateStoreFolderTest, FilesOfANewerVersionAreLeftAloneAndReported) {
+  const std::string folder = NewTestFolder();
+  {
+    const auto store = Open(folder);
+    ASSERT_TRUE(Add(*store, "a", 1).ok());
+    ASSERT_TRUE(store->Save("a").ok());
+  }
+  const std::string path = folder + "/sessions/a.kvmstate";
+  {
+    std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
+    file.seekp(8);  // the version
+    file.put(2);
+    ASSERT_TRUE(file.good());
+  }
+  const auto store = Open(folder);
+  ASSERT_EQ(store->skipped_files().size(), 1);
+  EXPECT_EQ(store->skipped_files()[0].why.code(), absl::StatusCode::kUnimplemented);
+  EXPECT_EQ(store->skipped_files()[0].moved_to, "");
+  EXPECT_TRUE(fs::exists(path));
+  EXPECT_FALSE(fs::exists(path + ".damaged"));
+  const absl::Status taken = Add(*store, "a", 2);
+  EXPECT_EQ(taken.code(), absl::StatusCode::kAlreadyExists);
+  EXPECT_THAT(std::string(taken.message()), HasSubstr("format version 2; expected 1"));
+}
+
 TEST(StateStoreFolderTest, DamagedFilesAreMovedAsideAndReported) {
   const std::string folder = NewTestFolder();
   {

@@ -24,6 +24,7 @@ namespace fs = std::filesystem;
 
 constexpr size_t kLongestName = 100;
 constexpr absl::string_view kExtension = ".kvmstate";
+constexpr absl::string_view kAside = ".damaged";
 constexpr char kSessions[] = "/sessions";
 constexpr char kSnapshots[] = "/snapshots";
 
@@ -63,6 +64,16 @@ absl::StatusOr<int> TakeLock(const std::string& folder) {
   return fd;
 }
 
+// Takes from `name` what MoveAside() has put behind it; false when that is nothing.
+bool ConsumeAside(absl::string_view* name) {
+  absl::string_view rest = *name;
+  const size_t last = rest.find_last_not_of("0123456789");
+  if (last != absl::string_view::npos && last + 1 < rest.size() && rest[last] == '.') rest = rest.substr(0, last);
+  if (!absl::ConsumeSuffix(&rest, kAside)) return false;
+  *name = rest;
+  return true;
+}
+
 absl::Status AddFiles(const std::string& folder, bool sessions, StoreFolder::Contents& contents) {
   std::error_code error;
   fs::directory_iterator it(folder, error);
@@ -70,15 +81,16 @@ absl::Status AddFiles(const std::string& folder, bool sessions, StoreFolder::Con
     const std::string path = it->path().string();
     const std::string file_name = it->path().filename().string();
     absl::string_view name = file_name;
+    const bool is_aside = ConsumeAside(&name);
     if (!absl::ConsumeSuffix(&name, kExtension)) continue;
     struct stat info;
     if (stat(path.c_str(), &info) != 0 || !S_ISREG(info.st_mode)) continue;
     if (sessions && !CheckSessionName(name).ok()) {
-      contents.odd.push_back(path);
+      if (!is_aside) contents.odd.push_back(path);
       continue;
     }
-    contents.files.push_back(
-        {path, sessions ? std::string(name) : "", info.st_size, absl::TimeFromTimespec(info.st_mtim)});
+    std::vector<StoreFolder::File>& files = is_aside ? contents.damaged : contents.files;
+    files.push_back({path, sessions ? std::string(name) : "", info.st_size, absl::TimeFromTimespec(info.st_mtim)});
   }
   return error ? absl::ErrnoToStatus(error.value(), absl::StrCat("cannot read the folder ", folder)) : absl::OkStatus();
 }
@@ -137,15 +149,18 @@ absl::StatusOr<StoreFolder::Contents> StoreFolder::List() const {
   Contents contents;
   RETURN_IF_ERROR(AddFiles(folder_ + kSessions, /*sessions=*/true, contents));
   RETURN_IF_ERROR(AddFiles(folder_ + kSnapshots, /*sessions=*/false, contents));
-  std::sort(contents.files.begin(), contents.files.end(), [](const File& a, const File& b) { return a.path < b.path; });
+  for (std::vector<File>* files : {&contents.files, &contents.damaged}) {
+    std::sort(files->begin(), files->end(), [](const File& a, const File& b) { return a.path < b.path; });
+  }
   std::sort(contents.odd.begin(), contents.odd.end());
   return contents;
 }
 
 absl::StatusOr<std::string> MoveAside(const std::string& path) {
-  std::string aside = path + ".damaged";
+  const std::string first = absl::StrCat(path, kAside);
+  std::string aside = first;
   std::error_code error;
-  for (int i = 2; fs::exists(fs::symlink_status(aside, error)); ++i) aside = absl::StrCat(path, ".damaged.", i);
+  for (int i = 2; fs::exists(fs::symlink_status(aside, error)); ++i) aside = absl::StrCat(first, ".", i);
   if (rename(path.c_str(), aside.c_str()) != 0) {
     return absl::ErrnoToStatus(errno, absl::StrCat("cannot rename ", path, " to ", aside));
   }

@@ -39,10 +39,11 @@ class StoreFolder {
     int64_t bytes = 0;
     absl::Time written;
   };
-  // All of them, by path. Other files are passed over, but for those in sessions/ whose names are none: they are in
-  // `odd`.
+  // All of them, by path. Other files are passed over, but for those in sessions/ whose names are none, which are in
+  // `odd`, and those that MoveAside() has moved, which are in `damaged` under the name they had.
   struct Contents {
     std::vector<File> files;
+    std::vector<File> damaged;
     std::vector<std::string> odd;
   };
   absl::StatusOr<Contents> List() const;

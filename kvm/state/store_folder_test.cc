@@ -83,6 +83,11 @@ TEST(StoreFolderTest, ListsSnapshotFilesAndNothingElse) {
   Write(store.SnapshotPath(512, 0xabc), "1");
   Write(folder + "/sessions/odd name.kvmstate", "");
   Write(folder + "/sessions/talk.kvmstate.damaged", "");
+  Write(folder + "/sessions/a.kvmstate.damaged.3.kvmstate.damaged.12", "123");
+  Write(folder + "/sessions/talk.kvmstate.damaged.", "");
+  Write(folder + "/sessions/talk.kvmstate.2", "");
+  Write(folder + "/sessions/odd name.kvmstate.damaged", "");
+  Write(store.SnapshotPath(512, 0xabc) + ".damaged", "");
   Write(folder + "/sessions/notes.txt", "");
   ASSERT_TRUE(fs::create_directory(folder + "/sessions/folder.kvmstate"));
   const StoreFolder::Contents contents = store.List().value();
@@ -94,6 +99,13 @@ TEST(StoreFolderTest, ListsSnapshotFilesAndNothingElse) {
   EXPECT_EQ(contents.files[2].path, folder + "/snapshots/512-0000000000000abc.kvmstate");
   EXPECT_EQ(contents.files[2].session, "");
   EXPECT_THAT(contents.odd, ElementsAre(folder + "/sessions/odd name.kvmstate"));
+  ASSERT_EQ(contents.damaged.size(), 3);
+  EXPECT_EQ(contents.damaged[0].session, "a.kvmstate.damaged.3");
+  EXPECT_EQ(contents.damaged[0].bytes, 3);
+  EXPECT_EQ(contents.damaged[1].path, folder + "/sessions/talk.kvmstate.damaged");
+  EXPECT_EQ(contents.damaged[1].session, "talk");
+  EXPECT_EQ(contents.damaged[2].path, folder + "/snapshots/512-0000000000000abc.kvmstate.damaged");
+  EXPECT_EQ(contents.damaged[2].session, "");
 }
 
 TEST(StoreFolderTest, LeftoversOfAKilledProcessAreRemovedAtOpen) {

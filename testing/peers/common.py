@@ -10,7 +10,7 @@ import sys
 import tempfile
 import time
 
-RATES = re.compile(r"prompt: ([\d,]+) tokens, ([\d.,]+) tokens/s; generated: ([\d,]+) tokens, ([\d.,]+) tokens/s")
+RATES = re.compile(r"prompt: ([\d,]+) tokens, ([\d.,]+) tokens/s;.* generated: [\d,]+ tokens, ([\d.,]+) tokens/s")
 
 
 def parser(description, **defaults):
@@ -57,9 +57,8 @@ def time_kvm(args, model, threads, context, weights="as-is"):
     log = run_kvm(args.kvm, "generate", f"--model={model}", f"--threads={threads}", f"--weights={weights}",
                   "--temperature=0", f"--max-tokens={args.tokens}",
                   "--prompt-ids=" + ",".join(map(str, prompt_ids(context))))
-    prompt, prompt_rate, generated, rate = (float(x.replace(",", "")) for x in RATES.search(log).groups())
-    # The last token is not fed back.
-    return prompt / prompt_rate, 1e3 * generated / rate / (generated - 1)
+    prompt, prompt_rate, rate = (float(x.replace(",", "")) for x in RATES.search(log).groups())
+    return prompt / prompt_rate, 1e3 / rate
 
 
 def seconds(call):

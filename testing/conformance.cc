@@ -142,7 +142,7 @@ void ExpectSameBitsWithThreads(const ConformanceSubject& subject) {
   ExecutionContext alone(1);
   const Outcome expected = RunOne(*subject.model, tokens, {11, 25}, alone);
   for (const int threads : {2, 3, 8}) {
-    ExecutionContext context(threads);
+    ExecutionContext context(threads, /*oversubscribe=*/true);
     ExpectSameBits(expected, RunOne(*subject.model, tokens, {11, 25}, context), absl::StrCat(threads, " threads"));
   }
 }

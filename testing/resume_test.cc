@@ -49,7 +49,7 @@ class ResumeTest : public ::testing::TestWithParam<Parameters> {
   // Extends a session by the prompt and `count` drawn tokens; without `sampler` it goes on with its own.
   static void Generate(const LanguageModel& model, int threads, absl::Span<const int32_t> prompt, int64_t count,
                        std::optional<SamplerOptions> sampler, Session* session) {
-    ExecutionContext context(threads);
+    ExecutionContext context(threads, /*oversubscribe=*/true);
     GeneratorOptions options;
     options.max_tokens = count;
     options.sampler = sampler;

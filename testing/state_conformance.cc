@@ -164,7 +164,7 @@ void ExpectRestoredStatesGoOn(const ConformanceSubject& subject) {
   }
 
   // All of them to the end, as one batch.
-  ExecutionContext context(3);
+  ExecutionContext context(3, /*oversubscribe=*/true);
   std::vector<RunInput> inputs;
   for (int64_t p = 0; p <= length; ++p) inputs.push_back({&restored[p], all.subspan(p), {C + 3}});
   const std::vector<SequenceRun> runs = Run(model, inputs, context);

@@ -52,10 +52,13 @@ struct ThreadPool::Impl {
   static constexpr uint64_t kOpen = 1 << 16;
   static constexpr int kLoopShift = 32;
 
-  explicit Impl(int num_threads) {
-    // Spinning would only take the core from the thread that is being waited for.
-    const std::vector<int> cpus = AllowedCpus();
-    if (!cpus.empty() && num_threads > static_cast<int>(cpus.size())) spins = 0;
+  Impl(int num_threads, bool oversubscribe) {
+    const int cpus = static_cast<int>(AllowedCpus().size());
+    if (cpus > 0 && num_threads > cpus) {
+      if (!oversubscribe) num_threads = cpus;
+      // Spinning would only take the core from the thread that is being waited for.
+      if (oversubscribe) spins = 0;
+    }
     helpers.reserve(num_threads - 1);
     try {
       for (int i = 1; i < num_threads; ++i) helpers.emplace_back([this] { Help(); });
@@ -163,7 +166,10 @@ struct ThreadPool::Impl {
   std::vector<std::thread> helpers;
 };
 
-ThreadPool::ThreadPool(int num_threads) : impl_(std::make_unique<Impl>(num_threads)) { assert(num_threads >= 1); }
+ThreadPool::ThreadPool(int num_threads, bool oversubscribe)
+    : impl_(std::make_unique<Impl>(num_threads, oversubscribe)) {
+  assert(num_threads >= 1);
+}
 
 ThreadPool::~ThreadPool() = default;
 

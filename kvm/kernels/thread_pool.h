@@ -23,8 +23,9 @@ namespace kvm {
 class ThreadPool {
  public:
   // `num_threads` >= 1 counts the calling thread: ThreadPool(1) starts none and runs every loop inline. Where the
-  // system grants fewer, the pool has fewer.
-  explicit ThreadPool(int num_threads);
+  // system grants fewer, the pool has fewer. More than there are processors to run on would only take turns: they are
+  // not started unless `oversubscribe`, which is for tests.
+  explicit ThreadPool(int num_threads, bool oversubscribe = false);
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;
   ThreadPool& operator=(const ThreadPool&) = delete;

@@ -17,7 +17,7 @@ namespace {
 class ThreadPoolTest : public ::testing::TestWithParam<int> {};
 
 TEST_P(ThreadPoolTest, EveryIterationRunsOnce) {
-  ThreadPool pool(GetParam());
+  ThreadPool pool(GetParam(), /*oversubscribe=*/true);
   EXPECT_EQ(pool.num_threads(), GetParam());
   for (int64_t count : {0, 1, 2, 3, 7, 1000}) {
     std::vector<int> runs(count, 0);
@@ -27,7 +27,7 @@ TEST_P(ThreadPoolTest, EveryIterationRunsOnce) {
 }
 
 TEST_P(ThreadPoolTest, RangesCoverTheCountInGrains) {
-  ThreadPool pool(GetParam());
+  ThreadPool pool(GetParam(), /*oversubscribe=*/true);
   for (int64_t count : {0, 1, 5, 64, 65}) {
     std::vector<int> runs(count, 0);
     std::mutex mutex;
@@ -45,7 +45,7 @@ TEST_P(ThreadPoolTest, RangesCoverTheCountInGrains) {
 
 // The results of one loop are visible to the next, whichever threads ran them.
 TEST_P(ThreadPoolTest, LoopsFollowEachOther) {
-  ThreadPool pool(GetParam());
+  ThreadPool pool(GetParam(), /*oversubscribe=*/true);
   constexpr int kLoops = 3000;
   std::vector<int> a(17, 0), b(17, 0);
   for (int loop = 0; loop < kLoops; ++loop) {
@@ -56,7 +56,7 @@ TEST_P(ThreadPoolTest, LoopsFollowEachOther) {
 }
 
 TEST_P(ThreadPoolTest, LoopsAfterAPauseStillRun) {
-  ThreadPool pool(GetParam());
+  ThreadPool pool(GetParam(), /*oversubscribe=*/true);
   for (int loop = 0; loop < 5; ++loop) {
     std::this_thread::sleep_for(std::chrono::milliseconds(5));  // long enough for helpers to fall asleep
     std::atomic<int64_t> sum{0};
@@ -86,7 +86,7 @@ TEST(ThreadPoolTest, GoesOnWithTheThreadsThatStart) {
   ASSERT_EQ(pthread_attr_setstacksize(&huge, size_t{1} << 46), 0);
   ASSERT_EQ(pthread_setattr_default_np(&huge), 0);
   {
-    ThreadPool pool(100);
+    ThreadPool pool(100, /*oversubscribe=*/true);
     EXPECT_LT(pool.num_threads(), 100);
     std::atomic<int64_t> sum{0};
     pool.ParallelFor(1000, [&](int64_t i) { sum += i; });

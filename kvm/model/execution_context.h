@@ -9,7 +9,8 @@ namespace kvm {
 // What a running model works with: threads, with memory for small lists, and working memory for activations.
 // Thread-compatible: one per caller that runs models at the same time.
 struct ExecutionContext {
-  explicit ExecutionContext(int num_threads) : pool(num_threads) {}
+  // As ThreadPool.
+  explicit ExecutionContext(int num_threads, bool oversubscribe = false) : pool(num_threads, oversubscribe) {}
 
   ThreadPool pool;
   Scratch scratch;

@@ -33,7 +33,7 @@ StackSpec Spec() {
 }
 
 std::unique_ptr<WeightSource> Draw(const InitializerOptions& options, int threads) {
-  ThreadPool pool(threads);
+  ThreadPool pool(threads, /*oversubscribe=*/true);
   return InitializeWeights(Spec(), options, pool);
 }
 

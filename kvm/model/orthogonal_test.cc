@@ -12,7 +12,7 @@ namespace kvm {
 namespace {
 
 std::vector<float> Orthogonal(int64_t rows, int64_t cols, double gain, int threads, uint64_t seed = 1) {
-  ThreadPool pool(threads);
+  ThreadPool pool(threads, /*oversubscribe=*/true);
   std::vector<float> matrix(static_cast<size_t>(rows * cols));
   FillOrthogonal(RandomStream(seed, "m"), gain, MatrixView<float>(matrix.data(), rows, cols), pool);
   return matrix;

@@ -57,7 +57,7 @@ class CopiedWeights : public WeightSource {
 
 std::vector<float> Logits(const LanguageModel& model, const TestStack& stack, std::vector<int64_t> pieces,
                           int num_threads) {
-  ExecutionContext context(num_threads);
+  ExecutionContext context(num_threads, /*oversubscribe=*/true);
   SequenceState sequence = model.NewSequence();
   const std::vector<int32_t> tokens = TestTokens(stack.spec, stack.num_tokens, 5);
   const auto runs = RunInPieces(model, {{&sequence, tokens, std::move(pieces)}}, context);

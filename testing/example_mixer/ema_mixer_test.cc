@@ -79,7 +79,7 @@ class Subject {
   // Extends one sequence by the rows of `x` [n, kWidth], cut into pieces of which the last repeats.
   std::vector<float> Run(const std::vector<float>& x, MixerState* state, const std::vector<int64_t>& pieces = {kTokens},
                          int threads = 2) const {
-    ExecutionContext context(threads);
+    ExecutionContext context(threads, /*oversubscribe=*/true);
     const int64_t n = static_cast<int64_t>(x.size()) / kWidth;
     std::vector<float> out(x.size());
     size_t piece = 0;

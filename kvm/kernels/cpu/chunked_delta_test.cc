@@ -381,7 +381,7 @@ TEST(ChunkedDeltaRuleTest, ThreadsAndOtherHeadsChangeNoBit) {
     const WkvProblem wkv_problem(35, 20, DecayKinds()[0]);
     const Result alone = problem.Run(), wkv_alone = wkv_problem.Run(ChunkedWkv7);
     for (int threads : {1, 2, 3, 8}) {
-      ThreadPool pool(threads);
+      ThreadPool pool(threads, /*oversubscribe=*/true);
       std::vector<Result> results(5, problem.NewResult()), wkv_results(5, wkv_problem.NewResult());
       std::vector<DeltaRuleHead> heads;
       std::vector<Wkv7Head> wkv_heads;

@@ -178,7 +178,7 @@ TEST(DeltaRuleTest, ThreadsAndOtherHeadsChangeNoBit) {
     const Problem problem(11, 12, 20, true, -2);
     const Result alone = RunInPieces(problem, 11);
     for (int threads : {1, 2, 3, 8}) {
-      ThreadPool pool(threads);
+      ThreadPool pool(threads, /*oversubscribe=*/true);
       std::vector<Result> results(5, Result{std::vector<float>(11 * 20), problem.initial});
       std::vector<DeltaRuleHead> heads;
       for (Result& result : results) heads.push_back(problem.Head(0, 11, result.state.data(), result.out.data()));

@@ -29,7 +29,7 @@ PackedMatrix Pack(const std::vector<float>& weight, int64_t outputs, int64_t inp
 }
 
 std::vector<float> Multiply(const std::vector<float>& x, const PackedMatrix& w, int64_t rows, int num_threads) {
-  ThreadPool pool(num_threads);
+  ThreadPool pool(num_threads, /*oversubscribe=*/true);
   std::vector<float> out(rows * w.outputs(), std::numeric_limits<float>::quiet_NaN());
   MatMul({x.data(), rows, w.inputs()}, w, {out.data(), rows, w.outputs()}, pool);
   return out;

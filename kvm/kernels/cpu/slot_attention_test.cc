@@ -199,7 +199,7 @@ TEST(SlotAttentionTest, ThreadsAndOtherHeadsChangeNoBit) {
     ThreadPool one(1);
     const std::vector<float> alone = problem.Run(one);
     for (int threads : {1, 2, 3, 8}) {
-      ThreadPool pool(threads);
+      ThreadPool pool(threads, /*oversubscribe=*/true);
       std::vector<float> out(3 * 70 * 20);
       std::vector<AttentionHead> heads;
       for (int64_t h = 0; h < 3; ++h) heads.push_back(problem.Head(views, 0, 70, out.data() + h * 70 * 20));

@@ -50,7 +50,7 @@ std::unique_ptr<LanguageModel> NewModel(const std::string& text, bool chunked) {
 
 // The logits of tokens that are fed in pieces of the given sizes.
 std::vector<float> Logits(const LanguageModel& model, const std::vector<int64_t>& pieces, int threads = 1) {
-  ExecutionContext context(threads);
+  ExecutionContext context(threads, /*oversubscribe=*/true);
   SequenceState sequence = model.NewSequence();
   std::vector<float> logits;
   for (const int64_t piece : pieces) {

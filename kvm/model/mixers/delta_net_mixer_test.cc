@@ -108,7 +108,7 @@ TEST_P(DeltaNetStack, PiecesAndThreadsChangeNoBit) {
   for (const float logit : expected) ASSERT_TRUE(std::isfinite(logit));
   for (const int64_t piece : {1, 2, 7, 20, 44}) {
     for (const int threads : {1, 3}) {
-      ExecutionContext context(threads);
+      ExecutionContext context(threads, /*oversubscribe=*/true);
       SequenceState sequence = model_->NewSequence();
       std::vector<float> logits;
       Feed(*model_, tokens_, 0, 45, piece, &sequence, context, &logits);

@@ -119,7 +119,7 @@ class KvmLayer {
     const std::vector<float> x = TestInputs();
     KvmOutcome outcome;
     outcome.out.resize(x.size());
-    ExecutionContext context(num_threads);
+    ExecutionContext context(num_threads, /*oversubscribe=*/true);
     const std::unique_ptr<MixerState> state = mixer->NewState();
     int64_t position = 0;
     for (size_t i = 0; position < kTestTokens; ++i) {

@@ -6,6 +6,8 @@
 #include <cstddef>
 #include <limits>
 
+#include "kvm/kernels/cpu/elementwise.h"
+
 namespace kvm {
 namespace {
 
@@ -18,29 +20,42 @@ double Uniform(uint64_t seed, uint64_t index) {
   return static_cast<double>(z >> 11) * 0x1p-53;
 }
 
-bool IsMoreLikely(const TokenCandidate& a, const TokenCandidate& b) {
-  return a.logit != b.logit ? a.logit > b.logit : a.token < b.token;
-}
-
-// Keeps the fewest most likely candidates whose weights reach a share `top_p` of all.
-void KeepTopP(double top_p, std::vector<TokenCandidate>* candidates) {
-  double total = 0;
-  for (const TokenCandidate& candidate : *candidates) total += candidate.weight;
-  // A few candidates are enough as a rule: sorts no more than needed.
-  size_t sorted = 0;
-  double sum = 0;
-  for (size_t i = 0; i < candidates->size(); ++i) {
-    if (i == sorted) {
-      const size_t next = std::min(candidates->size(), std::max<size_t>(64, 4 * sorted));
-      std::partial_sort(candidates->begin() + sorted, candidates->begin() + next, candidates->end(), IsMoreLikely);
-      sorted = next;
-    }
-    sum += (*candidates)[i].weight;
-    if (sum >= top_p * total) {
-      candidates->resize(i + 1);
-      return;
+// The lowest of the tokens with the largest logit.
+int32_t MostLikely(absl::Span<const float> logits) {
+  size_t best = 0;
+  float largest = -std::numeric_limits<float>::infinity();
+  for (size_t i = 0; i < logits.size(); ++i) {
+    if (logits[i] > largest) {
+      largest = logits[i];
+      best = i;
     }
   }
+  return static_cast<int32_t>(best);
+}
+
+// In eight sums side by side, which one vector holds.
+double Sum(absl::Span<const float> weights) {
+  double sums[8] = {};
+  size_t i = 0;
+  for (; i + 8 <= weights.size(); i += 8) {
+    for (size_t j = 0; j < 8; ++j) sums[j] += weights[i + j];
+  }
+  for (; i < weights.size(); ++i) sums[0] += weights[i];
+  return ((sums[0] + sums[1]) + (sums[2] + sums[3])) + ((sums[4] + sums[5]) + (sums[6] + sums[7]));
+}
+
+// The weight at which the running sum passes `left`, from which those before it are taken off. Rounding may leave a
+// little behind the last weight that counts: it takes that too. Not all weights are zero.
+template <typename T>
+size_t IndexAt(absl::Span<const T> weights, double& left) {
+  size_t index = 0;
+  for (size_t i = 0; i < weights.size(); ++i) {
+    if (weights[i] == 0) continue;
+    index = i;
+    if (left < weights[i]) break;
+    left -= weights[i];
+  }
+  return index;
 }
 
 }  // namespace
@@ -55,50 +70,79 @@ void Sampler::Observe(int32_t token) {
 }
 
 int32_t Sampler::Sample(absl::Span<const float> logits) {
-  const SamplerOptions& options = state_.options;
   assert(std::any_of(logits.begin(), logits.end(), [](float x) { return std::isfinite(x); }));
-  std::vector<TokenCandidate>& candidates = candidates_;
-  candidates.clear();
-  candidates.reserve(logits.size());
-  for (size_t i = 0; i < logits.size(); ++i) {
-    float logit = logits[i];
-    if (i < seen_.size() && seen_[i]) {
-      const float penalty = static_cast<float>(options.repetition_penalty);
-      logit = logit > 0 ? logit / penalty : logit * penalty;
-    }
-    if (!std::isnan(logit) && logit != -std::numeric_limits<float>::infinity()) {
-      candidates.push_back({static_cast<int32_t>(i), logit, 0});
-    }
-  }
-
-  int32_t token;
-  if (options.temperature == 0) {
-    token = std::min_element(candidates.begin(), candidates.end(), IsMoreLikely)->token;
-  } else {
-    const size_t top_k = static_cast<size_t>(options.top_k);
-    if (top_k > 0 && top_k < candidates.size()) {
-      std::partial_sort(candidates.begin(), candidates.begin() + top_k, candidates.end(), IsMoreLikely);
-      candidates.resize(top_k);
-    }
-    const double largest = std::min_element(candidates.begin(), candidates.end(), IsMoreLikely)->logit;
-    for (TokenCandidate& candidate : candidates) {
-      candidate.weight = candidate.logit == largest ? 1 : std::exp((candidate.logit - largest) / options.temperature);
-    }
-    if (options.top_p < 1) KeepTopP(options.top_p, &candidates);
-    candidates.erase(std::remove_if(candidates.begin(), candidates.end(),
-                                    [&](const TokenCandidate& candidate) { return candidate.weight < options.min_p; }),
-                     candidates.end());
-
-    double total = 0;
-    for (const TokenCandidate& candidate : candidates) total += candidate.weight;
-    double left = Uniform(options.seed, state_.draws++) * total;
-    size_t drawn = 0;
-    // Rounding may leave a little behind the last candidate: it takes that too.
-    while (drawn + 1 < candidates.size() && left >= candidates[drawn].weight) left -= candidates[drawn++].weight;
-    token = candidates[drawn].token;
-  }
+  if (state_.options.repetition_penalty != 1) logits = Penalized(logits);
+  const int32_t most_likely = MostLikely(logits);
+  const int32_t token = state_.options.temperature == 0 ? most_likely : Draw(logits, logits[most_likely]);
   Observe(token);
   return token;
+}
+
+absl::Span<const float> Sampler::Penalized(absl::Span<const float> logits) {
+  const float penalty = static_cast<float>(state_.options.repetition_penalty);
+  penalized_.assign(logits.begin(), logits.end());
+  for (size_t i = 0; i < std::min(logits.size(), seen_.size()); ++i) {
+    if (seen_[i]) penalized_[i] = logits[i] > 0 ? logits[i] / penalty : logits[i] * penalty;
+  }
+  return penalized_;
+}
+
+int32_t Sampler::Draw(absl::Span<const float> logits, float largest) {
+  const SamplerOptions& options = state_.options;
+  weights_.assign(logits.begin(), logits.end());
+  SoftmaxWeights({weights_.data(), 1, static_cast<int64_t>(weights_.size())}, largest,
+                 static_cast<float>(options.temperature));
+  if (options.top_k > 0 || options.top_p < 1) KeepMostLikely(logits);
+  if (options.min_p > 0) {
+    for (float& weight : weights_) weight = weight < options.min_p ? 0 : weight;
+  }
+
+  // The block is looked for first, then the token in it.
+  constexpr size_t kBlock = 512;
+  const absl::Span<const float> weights = weights_;
+  block_sums_.clear();
+  for (size_t first = 0; first < weights.size(); first += kBlock) {
+    block_sums_.push_back(Sum(weights.subspan(first, kBlock)));
+  }
+  double total = 0;
+  for (const double sum : block_sums_) total += sum;
+  double left = Uniform(options.seed, state_.draws++) * total;
+  const size_t first = kBlock * IndexAt<double>(block_sums_, left);
+  return static_cast<int32_t>(first + IndexAt(weights.subspan(first, kBlock), left));
+}
+
+void Sampler::KeepMostLikely(absl::Span<const float> logits) {
+  const SamplerOptions& options = state_.options;
+  const auto is_more_likely = [logits](int32_t a, int32_t b) {
+    return logits[a] != logits[b] ? logits[a] > logits[b] : a < b;
+  };
+  order_.clear();
+  for (size_t i = 0; i < weights_.size(); ++i) {
+    if (weights_[i] > 0) order_.push_back(static_cast<int32_t>(i));
+  }
+  const auto at = [&](size_t i) { return order_.begin() + static_cast<std::ptrdiff_t>(i); };
+  size_t kept = order_.size();
+  if (options.top_k > 0 && static_cast<size_t>(options.top_k) < kept) {
+    kept = static_cast<size_t>(options.top_k);
+    std::nth_element(order_.begin(), at(kept), order_.end(), is_more_likely);
+  }
+  if (options.top_p < 1) {
+    double wanted = 0;
+    for (size_t i = 0; i < kept; ++i) wanted += options.top_p * weights_[order_[i]];
+    // A few are enough as a rule: sorts no more than needed.
+    size_t sorted = 0;
+    double sum = 0;
+    for (size_t i = 0; i < kept; ++i) {
+      if (i == sorted) {
+        const size_t next = std::min(kept, std::max<size_t>(64, 4 * sorted));
+        std::partial_sort(at(sorted), at(next), at(kept), is_more_likely);
+        sorted = next;
+      }
+      sum += weights_[order_[i]];
+      if (sum >= wanted) kept = i + 1;
+    }
+  }
+  for (size_t i = kept; i < order_.size(); ++i) weights_[order_[i]] = 0;
 }
 
 }  // namespace kvm

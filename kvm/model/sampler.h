@@ -11,12 +11,6 @@
 
 namespace kvm {
 
-struct TokenCandidate {
-  int32_t token;
-  float logit;
-  double weight;  // exp(logit − the largest logit): a probability up to a common factor
-};
-
 // The same seed and logits give the same tokens on every machine of one kind. Thread-compatible.
 class Sampler {
  public:
@@ -34,9 +28,21 @@ class Sampler {
   int32_t Sample(absl::Span<const float> logits);
 
  private:
+  // The logits with those of seen tokens made less likely.
+  absl::Span<const float> Penalized(absl::Span<const float> logits);
+  // A token by the odds that logits and options give. `largest` of the logits.
+  int32_t Draw(absl::Span<const float> logits, float largest);
+  // Sets all weights to zero but those of the tokens that top_k and top_p leave.
+  void KeepMostLikely(absl::Span<const float> logits);
+
   SamplerState state_;
   std::vector<bool> seen_;
-  std::vector<TokenCandidate> candidates_;  // kept for its memory
+
+  // Of the token being chosen; kept for their memory.
+  std::vector<float> penalized_;
+  std::vector<float> weights_;
+  std::vector<double> block_sums_;
+  std::vector<int32_t> order_;
 };
 
 }  // namespace kvm

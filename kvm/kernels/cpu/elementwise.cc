@@ -109,6 +109,15 @@ void SoftCapImpl(MatrixView<float> y, float cap) {
   });
 }
 
+void SoftmaxWeightsImpl(MatrixView<float> y, float largest, float temperature) {
+  ForEachVector(y, [largest, temperature](V yv) HWY_ATTR {
+    const V largest_v = Constant(largest);
+    const V weight = hn::Exp(D(), hn::Div(hn::Sub(yv, largest_v), Constant(temperature)));
+    // NaN is not below the largest.
+    return hn::IfThenElseZero(hn::Le(yv, largest_v), hn::IfThenElse(hn::Lt(yv, largest_v), weight, Constant(1.0f)));
+  });
+}
+
 // exp(−softplus(−z) − 0.5) = σ(z)·exp(−0.5), which needs no logarithm.
 void Rwkv7DecayImpl(MatrixView<float> y, absl::Span<const float> bias) {
   constexpr float kExpMinusHalf = 0.60653065971263342f;
@@ -141,6 +150,7 @@ HWY_EXPORT(BiasedSigmoidImpl);
 HWY_EXPORT(SigmoidBlendImpl);
 HWY_EXPORT(OnePlusEluImpl);
 HWY_EXPORT(SoftCapImpl);
+HWY_EXPORT(SoftmaxWeightsImpl);
 HWY_EXPORT(Rwkv7DecayImpl);
 
 void CheckShape(MatrixView<float> y, MatrixView<const float> x) {
@@ -198,6 +208,11 @@ void OnePlusElu(MatrixView<float> y) { HWY_DYNAMIC_DISPATCH(OnePlusEluImpl)(y); 
 void SoftCap(MatrixView<float> y, float cap) {
   assert(cap > 0);
   HWY_DYNAMIC_DISPATCH(SoftCapImpl)(y, cap);
+}
+
+void SoftmaxWeights(MatrixView<float> y, float largest, float temperature) {
+  assert(temperature >= 0);
+  HWY_DYNAMIC_DISPATCH(SoftmaxWeightsImpl)(y, largest, temperature);
 }
 
 void Rwkv7Decay(MatrixView<float> y, absl::Span<const float> bias) {

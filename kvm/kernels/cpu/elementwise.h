@@ -44,6 +44,10 @@ void OnePlusElu(MatrixView<float> y);
 // y = cap·tanh(y/cap); cap > 0.
 void SoftCap(MatrixView<float> y, float cap);
 
+// y = exp((y − largest)/temperature), the softmax's weights before they are divided by their sum: 1 where y = largest,
+// which may be infinite, and 0 where y is NaN. No y is above `largest`; temperature >= 0.
+void SoftmaxWeights(MatrixView<float> y, float largest, float temperature);
+
 // y = exp(−exp(−softplus(−(bias + y)) − 0.5)), RWKV-7's decay; results lie in (exp(−exp(−0.5)), 1).
 void Rwkv7Decay(MatrixView<float> y, absl::Span<const float> bias);
 

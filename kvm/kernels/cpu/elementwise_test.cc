@@ -97,6 +97,34 @@ TEST(ElementwiseTest, SiluIsAccurateAndHasItsLimits) {
   });
 }
 
+TEST(SoftmaxWeightsTest, AreExponentialsOfDistancesFromTheLargest) {
+  const std::vector<float> logits = Arguments();
+  ForEveryTarget([&] {
+    for (float temperature : {0.7f, 1.0f, 20.0f}) {
+      std::vector<float> y(logits);
+      SoftmaxWeights({y.data(), 1, static_cast<int64_t>(y.size())}, 1e4f, temperature);
+      for (size_t i = 0; i < y.size(); ++i) {
+        if (logits[i] > 1e4f) continue;
+        const double exponent = (double{logits[i]} - 1e4) / temperature;
+        const double rounding = std::isinf(exponent) ? 0 : 2 * std::fabs(exponent);
+        ExpectUlps(y[i], std::exp(exponent), 3 + rounding, logits[i]);
+      }
+    }
+  });
+}
+
+TEST(SoftmaxWeightsTest, TheLargestCountsOneAndNanNothing) {
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  ForEveryTarget([&] {
+    std::vector<float> infinite = {1, nan, kInfinity, -kInfinity};
+    SoftmaxWeights({infinite.data(), 1, 4}, kInfinity, 1);
+    EXPECT_EQ(infinite, std::vector<float>({0, 0, 1, 0}));
+    std::vector<float> frozen = {3, nan, 2.999f, -kInfinity, 3};
+    SoftmaxWeights({frozen.data(), 1, 5}, 3, 0);
+    EXPECT_EQ(frozen, std::vector<float>({1, 0, 0, 0, 1}));
+  });
+}
+
 TEST(ElementwiseTest, NanStaysNan) {
   for (const Function& function : Functions()) {
     SCOPED_TRACE(function.name);

@@ -171,11 +171,16 @@ constexpr int64_t kAhead = kAheadBytes / static_cast<int64_t>(sizeof(W));
 template <typename W>
 constexpr int64_t kLineInputs = 64 / (kPanel * static_cast<int64_t>(sizeof(W)));
 
-// One row times eight columns from output `first` on: as many sums at once as it takes to keep up with memory.
+// One row times eight columns: as many sums at once as it takes to keep up with memory. They are those of the panel at
+// output `first` and of others, each `stride` outputs further.
 template <typename W>
-void MultiplyRow(const float* HWY_RESTRICT x, const PackedMatrix& w, int64_t first, int64_t end, float* out) {
+void MultiplyRow(const float* HWY_RESTRICT x, const PackedMatrix& w, int64_t first, int64_t stride, int64_t end,
+                 float* out) {
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(D()));
-  const auto column = [&](int64_t c) HWY_ATTR { return ColumnAt<W>(w, 0, first + c * lanes, end); };
+  const int64_t panel_columns = kPanel / lanes;
+  const auto column = [&](int64_t c) HWY_ATTR {
+    return ColumnAt<W>(w, 0, first + c / panel_columns * stride + c % panel_columns * lanes, end);
+  };
   const Column<W> c0 = column(0), c1 = column(1), c2 = column(2), c3 = column(3);
   const Column<W> c4 = column(4), c5 = column(5), c6 = column(6), c7 = column(7);
   V s0 = hn::Zero(D()), s1 = s0, s2 = s0, s3 = s0, s4 = s0, s5 = s0, s6 = s0, s7 = s0;
@@ -262,7 +267,13 @@ void MultiplyRange(MatrixView<const float> x, const PackedMatrix& w, int64_t fir
                    MatrixView<float> out) {
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(D()));
   if (x.rows == 1) {
-    for (int64_t o = first; o < end; o += 8 * lanes) MultiplyRow<W>(x.data, w, o, end, out.data);
+    const int64_t columns = 8 * lanes;
+    // Panels in so many streams, each of which goes through memory in order.
+    const int64_t streams = std::max<int64_t>(1, columns / kPanel);
+    const int64_t stride = hwy::DivCeil(hwy::DivCeil(end - first, kPanel), streams) * kPanel;
+    for (int64_t o = first; o < first + stride; o += std::min(columns, kPanel)) {
+      MultiplyRow<W>(x.data, w, o, stride, end, out.data);
+    }
     return;
   }
   const int64_t tiles = hwy::DivCeil(x.rows, kTileRows);
@@ -321,6 +332,10 @@ struct Grain {
 // Halved until there is enough to share out evenly.
 Grain ChooseGrain(int64_t rows, int64_t panels, int num_threads) {
   Grain grain;
+  if (rows == 1) {
+    grain.panels = num_threads == 1 ? panels : std::max<int64_t>(8, panels / (4 * num_threads));
+    return grain;
+  }
   const auto too_few = [&] {
     return hwy::DivCeil(rows, grain.rows) * hwy::DivCeil(panels, grain.panels) < int64_t{4} * num_threads;
   };

@@ -74,6 +74,7 @@ const Kernel kKernels[] = {
     {"SigmoidBlend", 4, 7, [](const Operands& o) { SigmoidBlend(o.y, o.x, o.column, o.z); }},
     {"OnePlusElu", 2, 2, [](const Operands& o) { OnePlusElu(o.y); }},
     {"SoftCap", 2, 6, [](const Operands& o) { SoftCap(o.y, 30); }},
+    {"SoftmaxWeights", 2, 3, [](const Operands& o) { SoftmaxWeights(o.y, 1, 0.5f); }},
     {"Rwkv7Decay", 2, 7, [](const Operands& o) { Rwkv7Decay(o.y, o.column); }},
     {"TokenShift", 2, 3, [](const Operands& o) { TokenShift(o.x, o.column, o.column, o.y); }},
     {"GroupNorm", 2, 8, [](const Operands& o) { GroupNorm(o.x, 12, o.column, o.column, kLayerNormEpsilon, o.y); }},

@@ -8,32 +8,32 @@
 namespace kvm {
 
 OvqDictionary OvqMemory::Reserve(int64_t num_centroids) {
-  if (num_centroids > capacity_) {
-    // Half as much again, so that growing chunk by chunk copies each centroid a few times only.
-    Grow(std::max(num_centroids, capacity_ + capacity_ / 2));
-  }
   OvqDictionary dictionary;
   dictionary.count = count_;
-  dictionary.capacity = capacity_;
+  dictionary.capacity = Resize(std::max(num_centroids, count_));
   dictionary.dim = dim_;
-  dictionary.keys = keys_.data();
-  dictionary.values = values_.data();
-  dictionary.counts = counts_.data();
-  dictionary.log_counts = log_counts_.data();
+  dictionary.keys = keys_.floats();
+  dictionary.values = values_.floats();
+  dictionary.counts = counts_.floats();
+  dictionary.log_counts = log_counts_.floats();
   return dictionary;
 }
 
-void OvqMemory::Grow(int64_t capacity) {
-  capacity_ = KeyPanelElements(capacity, 1);
-  keys_.resize(KeyPanelElements(capacity_, dim_));
-  values_.resize(capacity_ * dim_);
-  counts_.resize(capacity_);
-  log_counts_.resize(capacity_);
+int64_t OvqMemory::Resize(int64_t centroids) {
+  centroids = KeyPanelElements(centroids, 1);
+  const int64_t of_float = SizeOf(DType::kF32);
+  keys_.Resize(centroids * dim_ * of_float);
+  values_.Resize(centroids * dim_ * of_float);
+  counts_.Resize(centroids * of_float);
+  log_counts_.Resize(centroids * of_float);
+  return centroids;
 }
 
 void OvqMemory::Commit(const OvqDictionary& dictionary) {
-  assert(dictionary.keys == keys_.data() && dictionary.count >= count_ && dictionary.count <= capacity_);
+  assert(dictionary.keys == keys_.floats() && dictionary.count >= count_ && dictionary.count <= dictionary.capacity);
   count_ = dictionary.count;
+  // What was asked for and not used is not to be copied.
+  Resize(count_);
 }
 
 KeyValueSegment OvqMemory::Readout(bool biased) const {
@@ -43,16 +43,16 @@ KeyValueSegment OvqMemory::Readout(bool biased) const {
   segment.dtype = DType::kF32;
   segment.count = count_;
   segment.is_state = true;
-  if (biased) segment.biases = log_counts_.data();
+  if (biased) segment.biases = log_counts_.floats();
   return segment;
 }
 
 void OvqMemory::Read(MatrixView<float> keys, MatrixView<float> values, absl::Span<float> counts) const {
   for (int64_t i = 0; i < count_; ++i) {
-    for (int64_t c = 0; c < dim_; ++c) keys.row(i)[c] = keys_[KeyPanelOffset(i, c, dim_)];
-    std::copy_n(values_.begin() + i * dim_, dim_, values.row(i));
+    for (int64_t c = 0; c < dim_; ++c) keys.row(i)[c] = keys_.floats()[KeyPanelOffset(i, c, dim_)];
+    std::copy_n(values_.floats() + i * dim_, dim_, values.row(i));
   }
-  std::copy_n(counts_.begin(), count_, counts.begin());
+  std::copy_n(counts_.floats(), count_, counts.begin());
 }
 
 int64_t OvqMemory::ByteSizeOf(int64_t count, int64_t dim) {
@@ -73,7 +73,7 @@ absl::Status OvqMemory::Restore(const StateReader& in, int64_t centroids) {
   ASSIGN_OR_RETURN(const int64_t count, in.Number("centroids", centroids, centroids));
   // A number alone is not to be trusted with memory.
   RETURN_IF_ERROR(in.View("keys", DType::kF32, KeysShape(count)).status());
-  Grow(count);
+  Resize(count);
   count_ = count;
   RETURN_IF_ERROR(in.Tensor("keys", DType::kF32, KeysShape(count), keys_.data()));
   RETURN_IF_ERROR(in.Tensor("values", DType::kF32, {count, dim_}, values_.data()));

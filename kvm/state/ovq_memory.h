@@ -10,12 +10,12 @@
 #include "kvm/kernels/key_value.h"
 #include "kvm/kernels/matrix_view.h"
 #include "kvm/kernels/ovq_dictionary.h"
-#include "kvm/state/aligned_vector.h"
+#include "kvm/state/growing_buffer.h"
 #include "kvm/state/state_fields.h"
 
 namespace kvm {
 
-// Copies are deep (Fork). Thread-compatible.
+// Copies are deep (Fork), of the centroids in use alone. Thread-compatible.
 class OvqMemory {
  public:
   // `dim`: channels of keys and of values.
@@ -47,17 +47,16 @@ class OvqMemory {
   absl::Status Restore(const StateReader& in, int64_t centroids);
 
  private:
-  // Makes room for this many centroids, rounded up to whole panels.
-  void Grow(int64_t capacity);
+  // Gives every array `centroids` entries, rounded up to whole panels, and returns how many that are.
+  int64_t Resize(int64_t centroids);
   Shape KeysShape(int64_t count) const;
 
   int64_t dim_;
   int64_t count_ = 0;
-  int64_t capacity_ = 0;
-  AlignedVector<float> keys_;  // in panels
-  AlignedVector<float> values_;
-  AlignedVector<float> counts_;
-  AlignedVector<float> log_counts_;
+  GrowingBuffer keys_;  // in panels
+  GrowingBuffer values_;
+  GrowingBuffer counts_;
+  GrowingBuffer log_counts_;
 };
 
 }  // namespace kvm

@@ -85,6 +85,33 @@ TEST(OvqMemoryTest, CopiesAreIndependent) {
   EXPECT_NE(memory.Readout(false).keys, copy.Readout(false).keys);
 }
 
+TEST(OvqMemoryTest, CopiesGrowApart) {
+  // Few centroids, and so many that growing moves pages.
+  for (const int64_t count : {1, 16, 100, 10000}) {
+    OvqMemory memory(kDim);
+    for (int64_t i = 0; i < count; ++i) Add(static_cast<float>(i), memory);
+    OvqMemory copy = memory;
+    for (int64_t i = count; i < 3 * count; ++i) {
+      Add(static_cast<float>(i), memory);
+      Add(static_cast<float>(i), copy);
+    }
+    ExpectHolds(3 * count, memory);
+    ExpectHolds(3 * count, copy);
+  }
+}
+
+TEST(OvqMemoryTest, LanesPastTheCentroidsAreZeroInACopyToo) {
+  OvqMemory memory(kDim);
+  for (int i = 0; i < 17; ++i) Add(1, memory);
+  const OvqMemory copy = memory;
+  for (const KeyValueSegment& readout : {memory.Readout(false), copy.Readout(false)}) {
+    const float* keys = static_cast<const float*>(readout.keys);
+    for (int64_t i = 17; i < 32; ++i) {
+      for (int64_t c = 0; c < kDim; ++c) EXPECT_EQ(keys[KeyPanelOffset(i, c, kDim)], 0);
+    }
+  }
+}
+
 StateFields FieldsOf(const OvqMemory& memory) {
   StateFields fields;
   memory.Save(StateWriter(&fields));

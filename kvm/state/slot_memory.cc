@@ -1,6 +1,5 @@
 #include "kvm/state/slot_memory.h"
 
-#include <algorithm>
 #include <cassert>
 
 #include "kvm/status_macros.h"
@@ -13,42 +12,42 @@ SlotMemory::SlotMemory(int64_t qk_dim, int64_t v_dim, DType readout)
 }
 
 SlotRows SlotMemory::Reserve(int64_t additional) {
-  if (count_ + additional > capacity_) {
-    // Half as much again, so that growing one row at a time copies each row a few times only.
-    Grow(std::max(count_ + additional, capacity_ + capacity_ / 2));
-  }
   SlotRows rows;
   rows.count = count_;
-  rows.capacity = capacity_;
+  rows.capacity = Resize(count_ + additional);
   rows.qk_dim = qk_dim_;
   rows.v_dim = v_dim_;
-  rows.key_sums = key_sums_.data();
-  rows.value_sums = value_sums_.data();
-  rows.radii = radii_.data();
+  rows.key_sums = key_sums_.floats();
+  rows.value_sums = value_sums_.floats();
+  rows.radii = radii_.floats();
   rows.readout_keys = readout_keys_.data();
   rows.readout_values = readout_values_.data();
   rows.readout_dtype = readout_;
-  rows.readout_key_scales = readout_key_scales_.data();
-  rows.readout_value_scales = readout_value_scales_.data();
+  rows.readout_key_scales = readout_key_scales_.floats();
+  rows.readout_value_scales = readout_value_scales_.floats();
   return rows;
 }
 
-void SlotMemory::Grow(int64_t capacity) {
-  capacity_ = (capacity + kKeyPanel - 1) / kKeyPanel * kKeyPanel;
-  key_sums_.resize(capacity_ * qk_dim_);
-  value_sums_.resize(capacity_ * v_dim_);
-  radii_.resize(capacity_);
-  readout_keys_.resize(KeyPanelElements(capacity_, qk_dim_) * SizeOf(readout_));
-  readout_values_.resize(capacity_ * v_dim_ * SizeOf(readout_));
+int64_t SlotMemory::Resize(int64_t rows) {
+  rows = KeyPanelElements(rows, 1);
+  const int64_t of_float = SizeOf(DType::kF32), of_readout = SizeOf(readout_);
+  key_sums_.Resize(rows * qk_dim_ * of_float);
+  value_sums_.Resize(rows * v_dim_ * of_float);
+  radii_.Resize(rows * of_float);
+  readout_keys_.Resize(rows * qk_dim_ * of_readout);
+  readout_values_.Resize(rows * v_dim_ * of_readout);
   if (readout_ == DType::kI8) {
-    readout_key_scales_.resize(capacity_);
-    readout_value_scales_.resize(capacity_);
+    readout_key_scales_.Resize(rows * of_float);
+    readout_value_scales_.Resize(rows * of_float);
   }
+  return rows;
 }
 
 void SlotMemory::Commit(const SlotRows& rows) {
-  assert(rows.key_sums == key_sums_.data() && rows.count >= count_ && rows.count <= capacity_);
+  assert(rows.key_sums == key_sums_.floats() && rows.count >= count_ && rows.count <= rows.capacity);
   count_ = rows.count;
+  // What was asked for and not used is not to be copied.
+  Resize(count_);
 }
 
 KeyValueSegment SlotMemory::Readout() const {
@@ -57,8 +56,8 @@ KeyValueSegment SlotMemory::Readout() const {
   segment.values = readout_values_.data();
   segment.dtype = readout_;
   if (readout_ == DType::kI8) {
-    segment.key_scales = readout_key_scales_.data();
-    segment.value_scales = readout_value_scales_.data();
+    segment.key_scales = readout_key_scales_.floats();
+    segment.value_scales = readout_value_scales_.floats();
   }
   segment.count = count_;
   segment.is_state = true;
@@ -66,14 +65,14 @@ KeyValueSegment SlotMemory::Readout() const {
 }
 
 absl::Span<const float> SlotMemory::key_sums() const {
-  return {key_sums_.data(), static_cast<size_t>(count_ * qk_dim_)};
+  return {key_sums_.floats(), static_cast<size_t>(count_ * qk_dim_)};
 }
 
 absl::Span<const float> SlotMemory::value_sums() const {
-  return {value_sums_.data(), static_cast<size_t>(count_ * v_dim_)};
+  return {value_sums_.floats(), static_cast<size_t>(count_ * v_dim_)};
 }
 
-absl::Span<const float> SlotMemory::radii() const { return {radii_.data(), static_cast<size_t>(count_)}; }
+absl::Span<const float> SlotMemory::radii() const { return {radii_.floats(), static_cast<size_t>(count_)}; }
 
 int64_t SlotMemory::ByteSizeOf(int64_t count, int64_t qk_dim, int64_t v_dim, DType readout) {
   const int64_t sums_and_radius = (qk_dim + v_dim + 1) * SizeOf(DType::kF32);
@@ -102,7 +101,7 @@ absl::Status SlotMemory::Restore(const StateReader& in, int64_t min_rows, int64_
   ASSIGN_OR_RETURN(const int64_t rows, in.Number("rows", min_rows, max_rows));
   // The number alone is not to be trusted with memory.
   RETURN_IF_ERROR(in.View("key_sums", DType::kF32, {rows, qk_dim_}).status());
-  Grow(rows);
+  Resize(rows);
   count_ = rows;
   RETURN_IF_ERROR(in.Tensor("key_sums", DType::kF32, {rows, qk_dim_}, key_sums_.data()));
   RETURN_IF_ERROR(in.Tensor("value_sums", DType::kF32, {rows, v_dim_}, value_sums_.data()));

@@ -11,12 +11,12 @@
 #include "kvm/kernels/dtype.h"
 #include "kvm/kernels/key_value.h"
 #include "kvm/kernels/slot_rows.h"
-#include "kvm/state/aligned_vector.h"
+#include "kvm/state/growing_buffer.h"
 #include "kvm/state/state_fields.h"
 
 namespace kvm {
 
-// Copies are deep (Fork). Thread-compatible.
+// Copies are deep (Fork), of the rows in use alone. Thread-compatible.
 class SlotMemory {
  public:
   // `readout`: kF32, kBF16, or kI8 with a float32 scale a row for keys and one for values.
@@ -50,22 +50,21 @@ class SlotMemory {
   absl::Status Restore(const StateReader& in, int64_t min_rows, int64_t max_rows);
 
  private:
-  // Makes room for this many rows, rounded up to whole panels.
-  void Grow(int64_t capacity);
+  // Gives every array `rows` rows, rounded up to whole panels, and returns how many that are.
+  int64_t Resize(int64_t rows);
   Shape ReadoutKeysShape(int64_t count) const;
 
   int64_t qk_dim_;
   int64_t v_dim_;
   DType readout_;
   int64_t count_ = 0;
-  int64_t capacity_ = 0;
-  AlignedVector<float> key_sums_;
-  AlignedVector<float> value_sums_;
-  AlignedVector<float> radii_;
-  AlignedVector<unsigned char> readout_keys_;
-  AlignedVector<unsigned char> readout_values_;
-  AlignedVector<float> readout_key_scales_;  // kI8 only
-  AlignedVector<float> readout_value_scales_;
+  GrowingBuffer key_sums_;
+  GrowingBuffer value_sums_;
+  GrowingBuffer radii_;
+  GrowingBuffer readout_keys_;
+  GrowingBuffer readout_values_;
+  GrowingBuffer readout_key_scales_;  // kI8 only
+  GrowingBuffer readout_value_scales_;
 };
 
 }  // namespace kvm

@@ -159,23 +159,24 @@ void MultiplyTile(MatrixView<const float> x, Column<W> c0, Column<W> c1, int64_t
   if constexpr (kRows > 5) StoreRow(a5, b5, c0, c1, out.row(5));
 }
 
-// How far ahead the weights of each panel are asked for, in bytes, where they are narrow. A line of int8 takes four
-// times the arithmetic of one of floats, so the processor by itself does not look far enough ahead: without it two
-// thirds of the bandwidth are read with int8, and nine tenths with bfloat16. Floats do not need it.
-constexpr int64_t kAheadBytes = 1280;
+// Columns that one row is multiplied with at once, of four panels where vectors are half a panel wide or more: each
+// panel is read in order, and processors follow few such streams by themselves.
+constexpr int64_t kRowColumns = hn::MaxLanes(D()) == kPanel ? 4 : 8;
 
-template <typename W>
-constexpr int64_t kAhead = kAheadBytes / static_cast<int64_t>(sizeof(W));
+// How far ahead the weights of each panel are asked for, in bytes. Half of it reads a tenth less with bfloat16 and a
+// fifth less with int8, of which a line takes four times the arithmetic of one of floats.
+constexpr int64_t kAheadBytes = 2560;
 
-// Inputs of a panel whose weights lie in one line of 64 bytes.
+// A line of 64 bytes holds a panel's weights of so many inputs.
 template <typename W>
 constexpr int64_t kLineInputs = 64 / (kPanel * static_cast<int64_t>(sizeof(W)));
 
-// One row times eight columns: as many sums at once as it takes to keep up with memory. They are those of the panel at
-// output `first` and of others, each `stride` outputs further.
+// One row times kRowColumns columns. They are those of the panel at output `first` and of others, each `stride` outputs
+// further.
 template <typename W>
 void MultiplyRow(const float* HWY_RESTRICT x, const PackedMatrix& w, int64_t first, int64_t stride, int64_t end,
                  float* out) {
+  constexpr int64_t kAhead = kAheadBytes / static_cast<int64_t>(sizeof(W));
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(D()));
   const int64_t panel_columns = kPanel / lanes;
   const auto column = [&](int64_t c) HWY_ATTR {
@@ -203,35 +204,41 @@ void MultiplyRow(const float* HWY_RESTRICT x, const PackedMatrix& w, int64_t fir
     const W* HWY_RESTRICT p6 = c6.Run(begin);
     const W* HWY_RESTRICT p7 = c7.Run(begin);
     for (int64_t i = 0; i < count; ++i) {
-      if (!std::is_same_v<W, float> && i % kLineInputs<W> == 0) {
-        hwy::Prefetch(p0 + i * kPanel + kAhead<W>);
-        hwy::Prefetch(p1 + i * kPanel + kAhead<W>);
-        hwy::Prefetch(p2 + i * kPanel + kAhead<W>);
-        hwy::Prefetch(p3 + i * kPanel + kAhead<W>);
-        hwy::Prefetch(p4 + i * kPanel + kAhead<W>);
-        hwy::Prefetch(p5 + i * kPanel + kAhead<W>);
-        hwy::Prefetch(p6 + i * kPanel + kAhead<W>);
-        hwy::Prefetch(p7 + i * kPanel + kAhead<W>);
+      if (i % kLineInputs<W> == 0) {
+        hwy::Prefetch(p0 + i * kPanel + kAhead);
+        hwy::Prefetch(p1 + i * kPanel + kAhead);
+        hwy::Prefetch(p2 + i * kPanel + kAhead);
+        hwy::Prefetch(p3 + i * kPanel + kAhead);
+      }
+      if (kRowColumns > 4 && i % kLineInputs<W> == 0) {
+        hwy::Prefetch(p4 + i * kPanel + kAhead);
+        hwy::Prefetch(p5 + i * kPanel + kAhead);
+        hwy::Prefetch(p6 + i * kPanel + kAhead);
+        hwy::Prefetch(p7 + i * kPanel + kAhead);
       }
       const V xs = hn::Set(D(), x[begin + i]);
       s0 = hn::MulAdd(xs, LoadWeights(p0 + i * kPanel, f0), s0);
       s1 = hn::MulAdd(xs, LoadWeights(p1 + i * kPanel, f1), s1);
       s2 = hn::MulAdd(xs, LoadWeights(p2 + i * kPanel, f2), s2);
       s3 = hn::MulAdd(xs, LoadWeights(p3 + i * kPanel, f3), s3);
-      s4 = hn::MulAdd(xs, LoadWeights(p4 + i * kPanel, f4), s4);
-      s5 = hn::MulAdd(xs, LoadWeights(p5 + i * kPanel, f5), s5);
-      s6 = hn::MulAdd(xs, LoadWeights(p6 + i * kPanel, f6), s6);
-      s7 = hn::MulAdd(xs, LoadWeights(p7 + i * kPanel, f7), s7);
+      if constexpr (kRowColumns > 4) {
+        s4 = hn::MulAdd(xs, LoadWeights(p4 + i * kPanel, f4), s4);
+        s5 = hn::MulAdd(xs, LoadWeights(p5 + i * kPanel, f5), s5);
+        s6 = hn::MulAdd(xs, LoadWeights(p6 + i * kPanel, f6), s6);
+        s7 = hn::MulAdd(xs, LoadWeights(p7 + i * kPanel, f7), s7);
+      }
     }
   }
   StoreFirst(s0, D(), out + c0.first, c0.count);
   StoreFirst(s1, D(), out + c1.first, c1.count);
   StoreFirst(s2, D(), out + c2.first, c2.count);
   StoreFirst(s3, D(), out + c3.first, c3.count);
-  StoreFirst(s4, D(), out + c4.first, c4.count);
-  StoreFirst(s5, D(), out + c5.first, c5.count);
-  StoreFirst(s6, D(), out + c6.first, c6.count);
-  StoreFirst(s7, D(), out + c7.first, c7.count);
+  if constexpr (kRowColumns > 4) {
+    StoreFirst(s4, D(), out + c4.first, c4.count);
+    StoreFirst(s5, D(), out + c5.first, c5.count);
+    StoreFirst(s6, D(), out + c6.first, c6.count);
+    StoreFirst(s7, D(), out + c7.first, c7.count);
+  }
 }
 
 // All rows of x times two columns, at most `tile_rows` at a time.
@@ -267,7 +274,7 @@ void MultiplyRange(MatrixView<const float> x, const PackedMatrix& w, int64_t fir
                    MatrixView<float> out) {
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(D()));
   if (x.rows == 1) {
-    const int64_t columns = 8 * lanes;
+    const int64_t columns = kRowColumns * lanes;
     // Panels in so many streams, each of which goes through memory in order.
     const int64_t streams = std::max<int64_t>(1, columns / kPanel);
     const int64_t stride = hwy::DivCeil(hwy::DivCeil(end - first, kPanel), streams) * kPanel;

@@ -34,7 +34,7 @@ OperatorCase Attention(const OperatorSizes& sizes, int64_t queries, int64_t keys
   auto data = std::make_shared<Data>();
   data->queries = UniformFloats(queries * sizes.width, -1, 1);
   data->out.resize(data->queries.size());
-  data->scales.assign(static_cast<size_t>(keys), 0.01f);
+  data->scales.assign(static_cast<size_t>(KeyPanelElements(keys, 1)), 0.01f);
   data->segments.resize(static_cast<size_t>(sizes.heads));
   for (int64_t h = 0; h < sizes.heads; ++h) {
     KeyValueSegment& segment = data->segments[static_cast<size_t>(h)];

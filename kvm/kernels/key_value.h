@@ -27,7 +27,7 @@ struct KeyValueSegment {
   const void* keys = nullptr;    // panels of qk_dim channels; lanes past `count` hold finite numbers
   const void* values = nullptr;  // [count, v_dim] rows
   DType dtype = DType::kF32;     // of both: kF32, kBF16 or kI8
-  // kI8: key i is key_scales[i] times its integers, value i value_scales[i] times its own. [count]
+  // kI8: key i is key_scales[i] times its integers, value i value_scales[i] times its own; in memory for whole panels.
   const float* key_scales = nullptr;
   const float* value_scales = nullptr;
   int64_t count = 0;

@@ -22,7 +22,7 @@ struct SlotRows {
   void* readout_keys = nullptr;
   void* readout_values = nullptr;
   DType readout_dtype = DType::kF32;  // kF32, kBF16 or kI8
-  // kI8: what the integers of a row are multiplied with, [capacity] each.
+  // kI8: what the integers of a row are multiplied with, [capacity] each, in memory for whole panels.
   float* readout_key_scales = nullptr;
   float* readout_value_scales = nullptr;
 };

@@ -7,6 +7,8 @@
 #include <limits>
 #include <type_traits>
 
+#include "kvm/kernels/aligned_buffer.h"
+
 // Highway includes this very file once per instruction set.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kvm/kernels/cpu/matmul.cc"
@@ -167,9 +169,9 @@ constexpr int64_t kRowColumns = hn::MaxLanes(D()) == kPanel ? 4 : 8;
 // fifth less with int8, of which a line takes four times the arithmetic of one of floats.
 constexpr int64_t kAheadBytes = 2560;
 
-// A line of 64 bytes holds a panel's weights of so many inputs.
+// A cache line holds a panel's weights of so many inputs.
 template <typename W>
-constexpr int64_t kLineInputs = 64 / (kPanel * static_cast<int64_t>(sizeof(W)));
+constexpr int64_t kLineInputs = kCacheLineBytes / (kPanel * static_cast<int64_t>(sizeof(W)));
 
 // One row times kRowColumns columns. They are those of the panel at output `first` and of others, each `stride` outputs
 // further.

@@ -13,7 +13,9 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "hwy/cache_control.h"
 #include "hwy/highway.h"
+#include "kvm/kernels/aligned_buffer.h"
 #include "kvm/kernels/bfloat16.h"
 #include "kvm/kernels/key_value.h"
 #include "kvm/kernels/matrix_view.h"
@@ -42,13 +44,20 @@ HWY_INLINE hn::Vec<PanelTag> LoadFloats(PanelTag d, const int8_t* p) {
   return hn::ConvertTo(d, hn::PromoteTo(d32, hn::LoadU(d8, p)));
 }
 
-// One query and eight vectors of keys, each at its own address: enough sums in flight to hide the latency of a
-// multiply-add, and of memory.
+// Panels that one query is multiplied with at once where vectors are no narrower than half a panel: processors follow
+// few streams through memory by themselves.
+constexpr int64_t kDotsPanels = 4;
+
+constexpr int64_t kDotsVectors = hn::MaxLanes(PanelTag()) == kKeyPanel ? kDotsPanels : 8;
+
+// One query and kDotsVectors vectors of keys, each at its own address. Meanwhile the keys `ahead` elements further are
+// fetched.
 template <typename Key, typename KeysAt>
-HWY_INLINE void Dots1x8(const float* HWY_RESTRICT query, int64_t dim, const KeysAt& keys_at, int64_t first,
-                        float* HWY_RESTRICT dots) {
+HWY_INLINE void Dots1(const float* HWY_RESTRICT query, int64_t dim, const KeysAt& keys_at, int64_t first, int64_t ahead,
+                      float* HWY_RESTRICT dots) {
   const PanelTag d;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  constexpr int64_t kLineChannels = kCacheLineBytes / (kKeyPanel * static_cast<int64_t>(sizeof(Key)));
   const Key* HWY_RESTRICT k0 = keys_at(first + 0 * lanes);
   const Key* HWY_RESTRICT k1 = keys_at(first + 1 * lanes);
   const Key* HWY_RESTRICT k2 = keys_at(first + 2 * lanes);
@@ -60,24 +69,40 @@ HWY_INLINE void Dots1x8(const float* HWY_RESTRICT query, int64_t dim, const Keys
   auto sum0 = hn::Zero(d), sum1 = sum0, sum2 = sum0, sum3 = sum0;
   auto sum4 = sum0, sum5 = sum0, sum6 = sum0, sum7 = sum0;
   for (int64_t c = 0; c < dim; ++c) {
+    if (c % kLineChannels == 0) {
+      hwy::Prefetch(k0 + c * kKeyPanel + ahead);
+      hwy::Prefetch(k1 + c * kKeyPanel + ahead);
+      hwy::Prefetch(k2 + c * kKeyPanel + ahead);
+      hwy::Prefetch(k3 + c * kKeyPanel + ahead);
+    }
+    if (kDotsVectors > 4 && c % kLineChannels == 0) {
+      hwy::Prefetch(k4 + c * kKeyPanel + ahead);
+      hwy::Prefetch(k5 + c * kKeyPanel + ahead);
+      hwy::Prefetch(k6 + c * kKeyPanel + ahead);
+      hwy::Prefetch(k7 + c * kKeyPanel + ahead);
+    }
     const auto q = hn::Set(d, query[c]);
     sum0 = hn::MulAdd(q, LoadFloats(d, k0 + c * kKeyPanel), sum0);
     sum1 = hn::MulAdd(q, LoadFloats(d, k1 + c * kKeyPanel), sum1);
     sum2 = hn::MulAdd(q, LoadFloats(d, k2 + c * kKeyPanel), sum2);
     sum3 = hn::MulAdd(q, LoadFloats(d, k3 + c * kKeyPanel), sum3);
-    sum4 = hn::MulAdd(q, LoadFloats(d, k4 + c * kKeyPanel), sum4);
-    sum5 = hn::MulAdd(q, LoadFloats(d, k5 + c * kKeyPanel), sum5);
-    sum6 = hn::MulAdd(q, LoadFloats(d, k6 + c * kKeyPanel), sum6);
-    sum7 = hn::MulAdd(q, LoadFloats(d, k7 + c * kKeyPanel), sum7);
+    if constexpr (kDotsVectors > 4) {
+      sum4 = hn::MulAdd(q, LoadFloats(d, k4 + c * kKeyPanel), sum4);
+      sum5 = hn::MulAdd(q, LoadFloats(d, k5 + c * kKeyPanel), sum5);
+      sum6 = hn::MulAdd(q, LoadFloats(d, k6 + c * kKeyPanel), sum6);
+      sum7 = hn::MulAdd(q, LoadFloats(d, k7 + c * kKeyPanel), sum7);
+    }
   }
   hn::StoreU(sum0, d, dots + 0 * lanes);
   hn::StoreU(sum1, d, dots + 1 * lanes);
   hn::StoreU(sum2, d, dots + 2 * lanes);
   hn::StoreU(sum3, d, dots + 3 * lanes);
-  hn::StoreU(sum4, d, dots + 4 * lanes);
-  hn::StoreU(sum5, d, dots + 5 * lanes);
-  hn::StoreU(sum6, d, dots + 6 * lanes);
-  hn::StoreU(sum7, d, dots + 7 * lanes);
+  if constexpr (kDotsVectors > 4) {
+    hn::StoreU(sum4, d, dots + 4 * lanes);
+    hn::StoreU(sum5, d, dots + 5 * lanes);
+    hn::StoreU(sum6, d, dots + 6 * lanes);
+    hn::StoreU(sum7, d, dots + 7 * lanes);
+  }
 }
 
 // Queries that share the loads of two vectors of keys: twelve sums in flight hide the latency of multiply-adds and fit
@@ -128,7 +153,8 @@ HWY_INLINE void Dots6x2(MatrixView<const float> queries, int64_t first, const Ke
 
 // dots[r, i] = queries[r]·key i for the kTile keys in kTile/kKeyPanel panels at `panels`, of which only the first
 // `num_panels` >= 1 are in memory; what is stored for keys beyond them means nothing.
-// queries: [n, dim]; dots: [n, kTile]. kTile is a multiple of 2·kKeyPanel; of 8·kKeyPanel where single queries matter.
+// queries: [n, dim]; dots: [n, kTile]. kTile is a multiple of 2·kKeyPanel; of kDotsPanels·kKeyPanel where single
+// queries matter.
 template <int64_t kTile, typename Key>
 HWY_INLINE void PanelDots(MatrixView<const float> queries, const Key* HWY_RESTRICT panels, int64_t num_panels,
                           MatrixView<float> dots) {
@@ -138,9 +164,9 @@ HWY_INLINE void PanelDots(MatrixView<const float> queries, const Key* HWY_RESTRI
   const int64_t present = std::min(kTile, num_panels * kKeyPanel);
   // Past the panels in memory: any that are, instead.
   const auto keys_at = [&](int64_t i) { return panels + KeyPanelOffset(i < present ? i : 0, 0, dim); };
-  if constexpr (kTile % (8 * kKeyPanel) == 0) {
-    for (int64_t i = 0; queries.rows == 1 && i < present; i += 8 * lanes) {
-      Dots1x8<Key>(queries.row(0), dim, keys_at, i, dots.row(0) + i);
+  if constexpr (kTile % (kDotsPanels * kKeyPanel) == 0) {
+    for (int64_t i = 0; queries.rows == 1 && i < present; i += kDotsVectors * lanes) {
+      Dots1<Key>(queries.row(0), dim, keys_at, i, kTile * dim, dots.row(0) + i);
     }
     if (queries.rows == 1) return;
   }

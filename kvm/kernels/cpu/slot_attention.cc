@@ -6,6 +6,7 @@
 #include <limits>
 #include <memory_resource>
 
+#include "kvm/kernels/aligned_buffer.h"
 #include "kvm/kernels/bfloat16.h"
 #include "kvm/kernels/work_buffer.h"
 
@@ -14,6 +15,7 @@
 #define HWY_TARGET_INCLUDE "kvm/kernels/cpu/slot_attention.cc"
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
 // After foreach_target:
+#include "hwy/cache_control.h"
 #include "hwy/contrib/math/math-inl.h"
 #include "hwy/highway.h"
 #include "kvm/kernels/cpu/panel_dots-inl.h"
@@ -43,12 +45,6 @@ float ScalarFloat(float x) { return x; }
 float ScalarFloat(BFloat16 x) { return ToFloat(x); }
 float ScalarFloat(int8_t x) { return x; }
 
-// Multiplies what one query has for each key by the scales of integer keys or values, if there are any.
-void ScaleKeys(const float* scales, KeyRange range, float* row) {
-  if (scales == nullptr) return;
-  for (int64_t i = range.begin; i < range.end; ++i) row[i] *= scales[i];
-}
-
 // The keys of `segment` that the query at `position` sees.
 KeyRange VisibleKeys(const KeyValueSegment& segment, int64_t position, int64_t span) {
   if (segment.is_state) return {0, segment.count};
@@ -57,12 +53,10 @@ KeyRange VisibleKeys(const KeyValueSegment& segment, int64_t position, int64_t s
   return {std::max<int64_t>(oldest, 0), std::min(newest + 1, segment.count)};
 }
 
-// What belongs to each of up to kKeyTile keys of a segment (null for nothing).
-template <typename Element>
-struct KeyTile {
-  const Element* values = nullptr;
-  const float* biases = nullptr;
+// What belongs to each of up to kKeyTile keys of a segment, besides keys and values (null for nothing).
+struct TileFactors {
   const float* key_scales = nullptr;
+  const float* biases = nullptr;
   const float* value_scales = nullptr;
 };
 
@@ -82,10 +76,10 @@ namespace HWY_NAMESPACE {
 namespace {
 
 // Turns one query's dot products with a tile into softmax weights relative to the running maximum, which may grow: then
-// `state` and `sums`, the weighted sum of values so far, are scaled down to it. Lanes out of `range` are not looked at.
-// `biases` of the tile's keys, or null.
-void SoftmaxTile(float* HWY_RESTRICT row, KeyRange range, float scale, const float* HWY_RESTRICT biases,
-                 SoftmaxState& state, float* HWY_RESTRICT sums, int64_t num_sums) {
+// `state` and `sums`, the weighted sum of values so far, are scaled down to it. What goes to `row` is what values are
+// to be multiplied with. Lanes out of `range` are not looked at.
+void SoftmaxTile(float* HWY_RESTRICT row, KeyRange range, float scale, const TileFactors& factors, SoftmaxState& state,
+                 float* HWY_RESTRICT sums, int64_t num_sums) {
   const PanelTag d;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
   const int64_t first = range.begin / lanes * lanes;
@@ -98,8 +92,10 @@ void SoftmaxTile(float* HWY_RESTRICT row, KeyRange range, float scale, const flo
 
   auto tile_max = hn::Set(d, state.max);
   for (int64_t i = first; i < range.end; i += lanes) {
-    auto score = hn::Mul(hn::LoadU(d, row + i), hn::Set(d, scale));
-    if (biases != nullptr) score = hn::Add(score, hn::LoadU(d, biases + i));
+    auto score = hn::LoadU(d, row + i);
+    if (factors.key_scales != nullptr) score = hn::Mul(score, hn::LoadU(d, factors.key_scales + i));
+    score = hn::Mul(score, hn::Set(d, scale));
+    if (factors.biases != nullptr) score = hn::Add(score, hn::LoadU(d, factors.biases + i));
     hn::StoreU(score, d, row + i);
     tile_max = hn::Max(tile_max, hn::IfThenElse(visible(i), score, tile_max));
   }
@@ -119,8 +115,9 @@ void SoftmaxTile(float* HWY_RESTRICT row, KeyRange range, float scale, const flo
     const auto mask = visible(i);
     const auto below_max = hn::IfThenElseZero(mask, hn::Sub(hn::LoadU(d, row + i), hn::Set(d, state.max)));
     const auto weight = hn::IfThenElseZero(mask, hn::Exp(d, below_max));
-    hn::StoreU(weight, d, row + i);
     tile_sum = hn::Add(tile_sum, weight);
+    const auto scales = factors.value_scales == nullptr ? hn::Set(d, 1.0f) : hn::LoadU(d, factors.value_scales + i);
+    hn::StoreU(hn::Mul(weight, scales), d, row + i);
   }
   state.sum += hn::GetLane(hn::SumOfLanes(d, tile_sum));
 }
@@ -131,6 +128,9 @@ HWY_INLINE void AddValues1x8(const float* HWY_RESTRICT weights, KeyRange range, 
                              int64_t stride, float* HWY_RESTRICT sums) {
   const PanelTag d;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  // Values further on are fetched meanwhile.
+  constexpr int64_t kLine = kCacheLineBytes / static_cast<int64_t>(sizeof(Value));
+  constexpr int64_t kAhead = 64 * kLine;
   auto sum0 = hn::LoadU(d, sums), sum1 = hn::LoadU(d, sums + lanes);
   auto sum2 = hn::LoadU(d, sums + 2 * lanes), sum3 = hn::LoadU(d, sums + 3 * lanes);
   auto sum4 = hn::LoadU(d, sums + 4 * lanes), sum5 = hn::LoadU(d, sums + 5 * lanes);
@@ -138,6 +138,7 @@ HWY_INLINE void AddValues1x8(const float* HWY_RESTRICT weights, KeyRange range, 
   for (int64_t i = range.begin; i < range.end; ++i) {
     const auto weight = hn::Set(d, weights[i]);
     const Value* HWY_RESTRICT value = values + i * stride;
+    for (int64_t c = 0; c < 8 * lanes; c += kLine) hwy::Prefetch(value + kAhead + c);
     sum0 = hn::MulAdd(weight, LoadFloats(d, value), sum0);
     sum1 = hn::MulAdd(weight, LoadFloats(d, value + lanes), sum1);
     sum2 = hn::MulAdd(weight, LoadFloats(d, value + 2 * lanes), sum2);
@@ -257,15 +258,12 @@ HWY_INLINE void AddValues(MatrixView<const float> weights, const KeyRange* range
 // One tile of one segment for all queries of a query tile, whose dot products with it are in `weights`. `visible` is
 // the union of `ranges`.
 template <typename Element>
-void AttendToTile(MatrixView<float> weights, const KeyTile<Element>& tile, int64_t v_dim, float scale,
-                  const KeyRange* ranges, KeyRange visible, SoftmaxState* states, MatrixView<float> sums) {
-  const Element* const values = tile.values;
+void AttendToTile(MatrixView<float> weights, const Element* values, const TileFactors& factors, int64_t v_dim,
+                  float scale, const KeyRange* ranges, KeyRange visible, SoftmaxState* states, MatrixView<float> sums) {
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(PanelTag()));
   for (int64_t r = 0; r < weights.rows; ++r) {
     if (ranges[r].empty()) continue;
-    ScaleKeys(tile.key_scales, ranges[r], weights.row(r));
-    SoftmaxTile(weights.row(r), ranges[r], scale, tile.biases, states[r], sums.row(r), sums.cols);
-    ScaleKeys(tile.value_scales, ranges[r], weights.row(r));
+    SoftmaxTile(weights.row(r), ranges[r], scale, factors, states[r], sums.row(r), sums.cols);
   }
 
   const int64_t whole = v_dim / (2 * lanes) * (2 * lanes);
@@ -291,40 +289,24 @@ void AttendToSegment(const AttentionHead& head, int64_t first_query, int64_t num
   const float scale = segment.is_state ? head.state_scale : head.window_scale;
   const auto num_panels = [](int64_t keys) { return (keys + kKeyPanel - 1) / kKeyPanel; };
   HWY_ALIGN float memory[kQueryTile * kKeyTile];
-  MatrixView<float> weights(memory, num_queries, kKeyTile);
-  // A single query is multiplied with two tiles at once: one has too few sums to hide their latency.
-  constexpr int64_t kTwoTiles = 2 * kKeyTile;
-  KeyRange multiplied;
+  const MatrixView<float> weights(memory, num_queries, kKeyTile);
   for (int64_t first = 0; first < segment.count; first += kKeyTile) {
     KeyRange ranges[kQueryTile];
     KeyRange visible = {kKeyTile, 0};
-    int64_t end = 0;  // of what any query sees, in this tile or later ones
     for (int64_t r = 0; r < num_queries; ++r) {
       const KeyRange all = VisibleKeys(segment, head.first_position + first_query + r, head.span);
       ranges[r] = {std::max(all.begin - first, int64_t{0}), std::min(all.end - first, kKeyTile)};
       if (ranges[r].empty()) continue;
       visible = {std::min(visible.begin, ranges[r].begin), std::max(visible.end, ranges[r].end)};
-      end = std::max(end, all.end);
     }
     if (visible.empty()) continue;
     const Element* const keys = static_cast<const Element*>(segment.keys) + first * queries.cols;
-    if (num_queries > 1) {
-      PanelDots<kKeyTile>(queries, keys, num_panels(visible.end), weights);
-    } else {
-      if (first >= multiplied.end) {
-        multiplied = {first, first + kTwoTiles};
-        const int64_t count = std::min(end - first, kTwoTiles);
-        PanelDots<kTwoTiles>(queries, keys, num_panels(count), MatrixView<float>(memory, 1, kTwoTiles));
-      }
-      weights.data = memory + (first - multiplied.begin);
-    }
+    PanelDots<kKeyTile>(queries, keys, num_panels(visible.end), weights);
     const auto from_first = [first](const float* of_keys) { return of_keys == nullptr ? nullptr : of_keys + first; };
-    KeyTile<Element> tile;
-    tile.values = static_cast<const Element*>(segment.values) + first * head.out.cols;
-    tile.biases = from_first(segment.biases);
-    tile.key_scales = from_first(segment.key_scales);
-    tile.value_scales = from_first(segment.value_scales);
-    AttendToTile(weights, tile, head.out.cols, scale, ranges, visible, states, sums);
+    const Element* const values = static_cast<const Element*>(segment.values) + first * head.out.cols;
+    const TileFactors factors = {from_first(segment.key_scales), from_first(segment.biases),
+                                 from_first(segment.value_scales)};
+    AttendToTile(weights, values, factors, head.out.cols, scale, ranges, visible, states, sums);
   }
 }
 

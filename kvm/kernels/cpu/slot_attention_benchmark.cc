@@ -39,7 +39,7 @@ void BM_SlotAttention(benchmark::State& state) {
   segment.keys = keys.data();
   segment.values = values.data();
   segment.dtype = sizeof(Element) == 2 ? DType::kBF16 : sizeof(Element) == 1 ? DType::kI8 : DType::kF32;
-  const std::vector<float> scales(num_keys, 0.02f);
+  const std::vector<float> scales(KeyPanelElements(num_keys, 1), 0.02f);
   segment.key_scales = segment.value_scales = sizeof(Element) == 1 ? scales.data() : nullptr;
   segment.count = num_keys;
   segment.is_state = true;

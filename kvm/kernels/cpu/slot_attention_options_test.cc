@@ -18,12 +18,13 @@ struct IntegerSegment {
   IntegerSegment(const KeyValueSegment& exact, int64_t qk_dim, int64_t v_dim)
       : keys(KeyPanelElements(exact.count, qk_dim), 127),
         values(exact.count * v_dim),
-        key_scales(exact.count),
-        value_scales(exact.count),
+        key_scales(KeyPanelElements(exact.count, 1), kNaN),
+        value_scales(key_scales),
         view(exact) {
     const float* const exact_keys = static_cast<const float*>(exact.keys);
     const float* const exact_values = static_cast<const float*>(exact.values);
     for (int64_t i = 0; i < exact.count; ++i) {
+      key_scales[i] = value_scales[i] = 0;
       for (int64_t c = 0; c < qk_dim; ++c) {
         key_scales[i] = std::max(key_scales[i], std::abs(exact_keys[KeyPanelOffset(i, c, qk_dim)]) / 127);
       }
@@ -39,8 +40,8 @@ struct IntegerSegment {
         values[at] = static_cast<int8_t>(std::lround(exact_values[at] / value_scales[i]));
       }
     }
-    largest_key_scale = *std::max_element(key_scales.begin(), key_scales.end());
-    largest_value_scale = *std::max_element(value_scales.begin(), value_scales.end());
+    largest_key_scale = *std::max_element(key_scales.begin(), key_scales.begin() + exact.count);
+    largest_value_scale = *std::max_element(value_scales.begin(), value_scales.begin() + exact.count);
     view.keys = keys.data();
     view.values = values.data();
     view.dtype = DType::kI8;

@@ -44,64 +44,87 @@ HWY_INLINE hn::Vec<PanelTag> LoadFloats(PanelTag d, const int8_t* p) {
   return hn::ConvertTo(d, hn::PromoteTo(d32, hn::LoadU(d8, p)));
 }
 
-// Panels that one query is multiplied with at once where vectors are no narrower than half a panel: processors follow
-// few streams through memory by themselves.
-constexpr int64_t kDotsPanels = 4;
+// Vectors of keys that one query is multiplied with at once, of four panels where vectors are half a panel wide or
+// more: each panel is read in order, and processors follow few such streams by themselves.
+constexpr int64_t kDots1Vectors = hn::MaxLanes(PanelTag()) == kKeyPanel ? 4 : 8;
 
-constexpr int64_t kDotsVectors = hn::MaxLanes(PanelTag()) == kKeyPanel ? kDotsPanels : 8;
+// How far ahead the keys of each panel are asked for, in bytes.
+constexpr int64_t kDots1AheadBytes = 2560;
 
-// One query and kDotsVectors vectors of keys, each at its own address. Meanwhile the keys `ahead` elements further are
-// fetched.
-template <typename Key, typename KeysAt>
-HWY_INLINE void Dots1(const float* HWY_RESTRICT query, int64_t dim, const KeysAt& keys_at, int64_t first, int64_t ahead,
-                      float* HWY_RESTRICT dots) {
+// dots[i] = query·key i for the key `first` and those that fill kDots1Vectors vectors with it: its panel's, and those
+// of panels each `stride` keys further, as far as there are `num_keys`.
+template <typename Key>
+HWY_INLINE void Dots1(const float* HWY_RESTRICT query, int64_t dim, const Key* HWY_RESTRICT panels, int64_t first,
+                      int64_t stride, int64_t num_keys, float* HWY_RESTRICT dots) {
   const PanelTag d;
-  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  constexpr int64_t kAhead = kDots1AheadBytes / static_cast<int64_t>(sizeof(Key));
   constexpr int64_t kLineChannels = kCacheLineBytes / (kKeyPanel * static_cast<int64_t>(sizeof(Key)));
-  const Key* HWY_RESTRICT k0 = keys_at(first + 0 * lanes);
-  const Key* HWY_RESTRICT k1 = keys_at(first + 1 * lanes);
-  const Key* HWY_RESTRICT k2 = keys_at(first + 2 * lanes);
-  const Key* HWY_RESTRICT k3 = keys_at(first + 3 * lanes);
-  const Key* HWY_RESTRICT k4 = keys_at(first + 4 * lanes);
-  const Key* HWY_RESTRICT k5 = keys_at(first + 5 * lanes);
-  const Key* HWY_RESTRICT k6 = keys_at(first + 6 * lanes);
-  const Key* HWY_RESTRICT k7 = keys_at(first + 7 * lanes);
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  const int64_t panel_vectors = kKeyPanel / lanes;
+  const auto key_of = [&](int64_t v) { return first + v / panel_vectors * stride + v % panel_vectors * lanes; };
+  // Past the last key: the first one again.
+  const auto keys_of = [&](int64_t v) {
+    return panels + KeyPanelOffset(key_of(v) < num_keys ? key_of(v) : first, 0, dim);
+  };
+  const Key* HWY_RESTRICT k0 = keys_of(0);
+  const Key* HWY_RESTRICT k1 = keys_of(1);
+  const Key* HWY_RESTRICT k2 = keys_of(2);
+  const Key* HWY_RESTRICT k3 = keys_of(3);
+  const Key* HWY_RESTRICT k4 = keys_of(4);
+  const Key* HWY_RESTRICT k5 = keys_of(5);
+  const Key* HWY_RESTRICT k6 = keys_of(6);
+  const Key* HWY_RESTRICT k7 = keys_of(7);
   auto sum0 = hn::Zero(d), sum1 = sum0, sum2 = sum0, sum3 = sum0;
   auto sum4 = sum0, sum5 = sum0, sum6 = sum0, sum7 = sum0;
   for (int64_t c = 0; c < dim; ++c) {
     if (c % kLineChannels == 0) {
-      hwy::Prefetch(k0 + c * kKeyPanel + ahead);
-      hwy::Prefetch(k1 + c * kKeyPanel + ahead);
-      hwy::Prefetch(k2 + c * kKeyPanel + ahead);
-      hwy::Prefetch(k3 + c * kKeyPanel + ahead);
+      hwy::Prefetch(k0 + c * kKeyPanel + kAhead);
+      hwy::Prefetch(k1 + c * kKeyPanel + kAhead);
+      hwy::Prefetch(k2 + c * kKeyPanel + kAhead);
+      hwy::Prefetch(k3 + c * kKeyPanel + kAhead);
     }
-    if (kDotsVectors > 4 && c % kLineChannels == 0) {
-      hwy::Prefetch(k4 + c * kKeyPanel + ahead);
-      hwy::Prefetch(k5 + c * kKeyPanel + ahead);
-      hwy::Prefetch(k6 + c * kKeyPanel + ahead);
-      hwy::Prefetch(k7 + c * kKeyPanel + ahead);
+    if (kDots1Vectors > 4 && c % kLineChannels == 0) {
+      hwy::Prefetch(k4 + c * kKeyPanel + kAhead);
+      hwy::Prefetch(k5 + c * kKeyPanel + kAhead);
+      hwy::Prefetch(k6 + c * kKeyPanel + kAhead);
+      hwy::Prefetch(k7 + c * kKeyPanel + kAhead);
     }
     const auto q = hn::Set(d, query[c]);
     sum0 = hn::MulAdd(q, LoadFloats(d, k0 + c * kKeyPanel), sum0);
     sum1 = hn::MulAdd(q, LoadFloats(d, k1 + c * kKeyPanel), sum1);
     sum2 = hn::MulAdd(q, LoadFloats(d, k2 + c * kKeyPanel), sum2);
     sum3 = hn::MulAdd(q, LoadFloats(d, k3 + c * kKeyPanel), sum3);
-    if constexpr (kDotsVectors > 4) {
+    if constexpr (kDots1Vectors > 4) {
       sum4 = hn::MulAdd(q, LoadFloats(d, k4 + c * kKeyPanel), sum4);
       sum5 = hn::MulAdd(q, LoadFloats(d, k5 + c * kKeyPanel), sum5);
       sum6 = hn::MulAdd(q, LoadFloats(d, k6 + c * kKeyPanel), sum6);
       sum7 = hn::MulAdd(q, LoadFloats(d, k7 + c * kKeyPanel), sum7);
     }
   }
-  hn::StoreU(sum0, d, dots + 0 * lanes);
-  hn::StoreU(sum1, d, dots + 1 * lanes);
-  hn::StoreU(sum2, d, dots + 2 * lanes);
-  hn::StoreU(sum3, d, dots + 3 * lanes);
-  if constexpr (kDotsVectors > 4) {
-    hn::StoreU(sum4, d, dots + 4 * lanes);
-    hn::StoreU(sum5, d, dots + 5 * lanes);
-    hn::StoreU(sum6, d, dots + 6 * lanes);
-    hn::StoreU(sum7, d, dots + 7 * lanes);
+  const auto store = [&](int64_t v, auto sum) HWY_ATTR {
+    if (key_of(v) < num_keys) hn::StoreU(sum, d, dots + key_of(v));
+  };
+  store(0, sum0);
+  store(1, sum1);
+  store(2, sum2);
+  store(3, sum3);
+  if constexpr (kDots1Vectors > 4) {
+    store(4, sum4);
+    store(5, sum5);
+    store(6, sum6);
+    store(7, sum7);
+  }
+}
+
+// dots[i] = query·key i for all keys in `num_panels` panels.  query: [dim]; dots: [num_panels·kKeyPanel].
+template <typename Key>
+HWY_INLINE void PanelDots1(const float* HWY_RESTRICT query, int64_t dim, const Key* HWY_RESTRICT panels,
+                           int64_t num_panels, float* HWY_RESTRICT dots) {
+  const int64_t at_once = kDots1Vectors * static_cast<int64_t>(hn::Lanes(PanelTag()));
+  const int64_t streams = std::max<int64_t>(1, at_once / kKeyPanel);
+  const int64_t stride = (num_panels + streams - 1) / streams * kKeyPanel;
+  for (int64_t first = 0; first < stride; first += std::min(at_once, kKeyPanel)) {
+    Dots1(query, dim, panels, first, stride, num_panels * kKeyPanel, dots);
   }
 }
 
@@ -153,8 +176,7 @@ HWY_INLINE void Dots6x2(MatrixView<const float> queries, int64_t first, const Ke
 
 // dots[r, i] = queries[r]·key i for the kTile keys in kTile/kKeyPanel panels at `panels`, of which only the first
 // `num_panels` >= 1 are in memory; what is stored for keys beyond them means nothing.
-// queries: [n, dim]; dots: [n, kTile]. kTile is a multiple of 2·kKeyPanel; of kDotsPanels·kKeyPanel where single
-// queries matter.
+// queries: [n, dim]; dots: [n, kTile]. kTile is a multiple of 2·kKeyPanel.
 template <int64_t kTile, typename Key>
 HWY_INLINE void PanelDots(MatrixView<const float> queries, const Key* HWY_RESTRICT panels, int64_t num_panels,
                           MatrixView<float> dots) {
@@ -164,12 +186,6 @@ HWY_INLINE void PanelDots(MatrixView<const float> queries, const Key* HWY_RESTRI
   const int64_t present = std::min(kTile, num_panels * kKeyPanel);
   // Past the panels in memory: any that are, instead.
   const auto keys_at = [&](int64_t i) { return panels + KeyPanelOffset(i < present ? i : 0, 0, dim); };
-  if constexpr (kTile % (kDotsPanels * kKeyPanel) == 0) {
-    for (int64_t i = 0; queries.rows == 1 && i < present; i += kDotsVectors * lanes) {
-      Dots1<Key>(queries.row(0), dim, keys_at, i, kTile * dim, dots.row(0) + i);
-    }
-    if (queries.rows == 1) return;
-  }
   for (int64_t i = 0; i < present; i += 2 * lanes) {
     for (int64_t r = 0; r < queries.rows; r += kDotsRows) {
       Dots6x2(queries, r, keys_at(i), keys_at(i + lanes), dots.Cols(i, 2 * lanes));

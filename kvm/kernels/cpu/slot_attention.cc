@@ -282,14 +282,25 @@ void AttendToTile(MatrixView<float> weights, const Element* values, const TileFa
 
 template <typename Element>
 void AttendToSegment(const AttentionHead& head, int64_t first_query, int64_t num_queries,
-                     const KeyValueSegment& segment, SoftmaxState* states, MatrixView<float> sums) {
+                     const KeyValueSegment& segment, SoftmaxState* states, MatrixView<float> sums,
+                     std::pmr::memory_resource* memory) {
   const bool own_queries = segment.is_state && head.state_queries.rows > 0;
   const MatrixView<const float> queries =
       (own_queries ? head.state_queries : head.queries).Rows(first_query, num_queries);
   const float scale = segment.is_state ? head.state_scale : head.window_scale;
   const auto num_panels = [](int64_t keys) { return (keys + kKeyPanel - 1) / kKeyPanel; };
-  HWY_ALIGN float memory[kQueryTile * kKeyTile];
-  const MatrixView<float> weights(memory, num_queries, kKeyTile);
+  const Element* const keys = static_cast<const Element*>(segment.keys);
+  // A single query goes through all keys in one run before it takes up their values: memory binds it.
+  const bool all_keys_first = num_queries == 1;
+  const WorkBuffer dots(all_keys_first ? segment.count + kKeyTile : num_queries * kKeyTile, memory);
+  if (all_keys_first) {
+    const KeyRange all = VisibleKeys(segment, head.first_position + first_query, head.span);
+    const int64_t first = all.begin / kKeyPanel * kKeyPanel;
+    if (!all.empty()) {
+      PanelDots1(queries.row(0), queries.cols, keys + first * queries.cols, num_panels(all.end - first),
+                 dots.data() + first);
+    }
+  }
   for (int64_t first = 0; first < segment.count; first += kKeyTile) {
     KeyRange ranges[kQueryTile];
     KeyRange visible = {kKeyTile, 0};
@@ -300,8 +311,10 @@ void AttendToSegment(const AttentionHead& head, int64_t first_query, int64_t num
       visible = {std::min(visible.begin, ranges[r].begin), std::max(visible.end, ranges[r].end)};
     }
     if (visible.empty()) continue;
-    const Element* const keys = static_cast<const Element*>(segment.keys) + first * queries.cols;
-    PanelDots<kKeyTile>(queries, keys, num_panels(visible.end), weights);
+    const MatrixView<float> weights(dots.data() + (all_keys_first ? first : 0), num_queries, kKeyTile);
+    if (!all_keys_first) {
+      PanelDots<kKeyTile>(queries, keys + first * queries.cols, num_panels(visible.end), weights);
+    }
     const auto from_first = [first](const float* of_keys) { return of_keys == nullptr ? nullptr : of_keys + first; };
     const Element* const values = static_cast<const Element*>(segment.values) + first * head.out.cols;
     const TileFactors factors = {from_first(segment.key_scales), from_first(segment.biases),
@@ -320,11 +333,11 @@ void AttendImpl(const AttentionHead& head, int64_t first_query, int64_t num_quer
   SoftmaxState states[kQueryTile];
   for (const KeyValueSegment& segment : head.segments) {
     if (segment.dtype == DType::kBF16) {
-      AttendToSegment<BFloat16>(head, first_query, num_queries, segment, states, sums);
+      AttendToSegment<BFloat16>(head, first_query, num_queries, segment, states, sums, memory);
     } else if (segment.dtype == DType::kI8) {
-      AttendToSegment<int8_t>(head, first_query, num_queries, segment, states, sums);
+      AttendToSegment<int8_t>(head, first_query, num_queries, segment, states, sums, memory);
     } else {
-      AttendToSegment<float>(head, first_query, num_queries, segment, states, sums);
+      AttendToSegment<float>(head, first_query, num_queries, segment, states, sums, memory);
     }
   }
   for (int64_t r = 0; r < num_queries; ++r) {

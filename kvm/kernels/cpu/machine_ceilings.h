@@ -21,7 +21,7 @@ namespace kvm {
 double SampleMultiplyAddRate(ThreadPool& pool);
 
 // Bytes per second at which all threads of `pool` together read `buffer`, once, in blocks that threads take in
-// order and read in eight streams, adding up its elements. A buffer far larger than the caches (256 MiB and more; the
+// order and read in four streams, adding up its elements. A buffer far larger than the caches (256 MiB and more; the
 // calling program has written to all of it) gives the rate of main memory.
 double SampleReadRate(absl::Span<const float> buffer, ThreadPool& pool);
 

@@ -52,10 +52,9 @@ def prompt_ids(count):
     return [10 + i * i % 89 for i in range(count)]
 
 
-def time_kvm(args, model, threads, context, weights="as-is"):
+def time_kvm(args, model, threads, context, *options):
     """Seconds for a prompt of context tokens, and milliseconds per token decoded after it."""
-    log = run_kvm(args.kvm, "generate", f"--model={model}", f"--threads={threads}", f"--weights={weights}",
-                  "--temperature=0", f"--max-tokens={args.tokens}",
+    log = run_kvm(args.kvm, "generate", f"--model={model}", f"--threads={threads}", *options, "--temperature=0", f"--max-tokens={args.tokens}",
                   "--prompt-ids=" + ",".join(map(str, prompt_ids(context))))
     prompt, prompt_rate, rate = (float(x.replace(",", "")) for x in RATES.search(log).groups())
     return prompt / prompt_rate, 1e3 / rate

@@ -130,7 +130,7 @@ def main():
         for width in args.weights:
             for threads in args.threads:
                 case = f"{width} weights, {threads} thread{'s' * (threads > 1)}"
-                seconds, milliseconds = common.time_kvm(args, checkpoint, threads, PROMPT, width)
+                seconds, milliseconds = common.time_kvm(args, checkpoint, threads, PROMPT, f"--weights={width}")
                 prefill.add(case, "kvm", PROMPT / seconds)
                 decode.add(case, "kvm", milliseconds)
                 for name in ("rwkv", "llama.cpp"):

@@ -2,9 +2,9 @@
 
     python testing/peers/compare_torch.py --kvm=bazel-bin/tools/kvm
 
-Random weights, the same for both. Prompts are float32; decoding after them is
-measured with float32 and bfloat16 weights (PyTorch then computes in bfloat16
-throughout, ours accumulates in float32). Needs torch, numpy and safetensors.
+Random weights, the same for both, in float32 and in bfloat16: then PyTorch
+computes in bfloat16 throughout, while ours keeps weights, rows and window in it
+and computes in float32. Needs torch, numpy and safetensors.
 """
 
 import sys
@@ -22,9 +22,7 @@ def prefill_torch(model, context):
 
 
 def decode_torch(model, state, tokens):
-    """Milliseconds per token, each the most likely one, on a copy of the state."""
-    state = kvm_torch.convert_state(state, model.lm_head.weight.dtype)
-
+    """Milliseconds per token, each the most likely one."""
     def decode():
         token = torch.tensor([[10]])
         for _ in range(tokens - 1):
@@ -40,26 +38,25 @@ def main():
                        help="more of them, measured once with the last of --threads [%(default)s]")
     args = flags.parse_args()
     folder = common.make_model(args, "torch_K", "K", "--to=hf")
-    model = kvm_torch.load(folder)
-    half = kvm_torch.load(folder).bfloat16()
+    models = {"f32": kvm_torch.load(folder), "bf16": kvm_torch.load(folder).bfloat16()}
+    options = {"f32": [], "bf16": ["--weights=bf16", "--state=bf16"]}
 
     prefill, decode = common.Table("kvm", "torch"), common.Table("kvm", "torch")
 
     def measure(context, threads):
-        name = f"{context:,} tokens, {threads} thread{'s' * (threads > 1)}"
-        seconds, milliseconds = common.time_kvm(args, folder, threads, context)
-        prefill.add(name, "kvm", context / seconds)
-        decode.add(name + ", f32", "kvm", milliseconds)
-        _, milliseconds = common.time_kvm(args, folder, threads, context, "bf16")
-        decode.add(name + ", bf16", "kvm", milliseconds)
         torch.set_num_threads(threads)
-        seconds, state = prefill_torch(model, context)
-        prefill.add(name, "torch", context / seconds)
-        for dtype, weights in (("f32", model), ("bf16", half)):
-            decode.add(f"{name}, {dtype}", "torch", decode_torch(weights, state, args.tokens))
+        for dtype, model in models.items():
+            name = f"{context:,} tokens, {threads} thread{'s' * (threads > 1)}, {dtype}"
+            seconds, milliseconds = common.time_kvm(args, folder, threads, context, *options[dtype])
+            prefill.add(name, "kvm", context / seconds)
+            decode.add(name, "kvm", milliseconds)
+            seconds, state = prefill_torch(model, context)
+            prefill.add(name, "torch", context / seconds)
+            decode.add(name, "torch", decode_torch(model, state, args.tokens))
         print(".", end="", file=sys.stderr, flush=True)
 
-    model(torch.tensor([common.prompt_ids(600)]), model.new_state())  # warms PyTorch up
+    for model in models.values():
+        model(torch.tensor([common.prompt_ids(600)]), model.new_state())  # warms PyTorch up
     for _ in range(args.rounds):
         for context in args.contexts:
             for threads in args.threads:

@@ -98,12 +98,6 @@ class KvmStack(nn.Module):
         return self.lm_head(self.transformer["ln_head"](x[:, -1:] if last_only else x))
 
 
-def convert_state(state, dtype):
-    """A copy of a state, in a dtype."""
-    return [{name: z if name == "length" else z.to(dtype, copy=True) for name, z in layer.items()}
-            for layer in state]
-
-
 def load(folder):
     """A model from a folder of Hugging Face's kind, float32 in memory."""
     folder = pathlib.Path(folder)

@@ -32,6 +32,10 @@ constexpr int64_t kKeyTile = 64;
 // Queries that share the loads of a key tile: no part of the result's bits.
 constexpr int64_t kQueryTile = 36;
 
+// Tiles whose keys a single query goes through before it takes up their values: memory binds it, which likes long runs.
+// No part of the result's bits.
+constexpr int64_t kRunTiles = 64;
+
 int64_t NumQueryTiles(const AttentionHead& head) { return (head.queries.rows + kQueryTile - 1) / kQueryTile; }
 
 // Keys begin <= i < end of a tile or segment; empty when begin >= end.
@@ -282,38 +286,37 @@ void AttendToTile(MatrixView<float> weights, const Element* values, const TileFa
 
 template <typename Element>
 void AttendToSegment(const AttentionHead& head, int64_t first_query, int64_t num_queries,
-                     const KeyValueSegment& segment, SoftmaxState* states, MatrixView<float> sums,
-                     std::pmr::memory_resource* memory) {
+                     const KeyValueSegment& segment, SoftmaxState* states, MatrixView<float> sums) {
   const bool own_queries = segment.is_state && head.state_queries.rows > 0;
   const MatrixView<const float> queries =
       (own_queries ? head.state_queries : head.queries).Rows(first_query, num_queries);
   const float scale = segment.is_state ? head.state_scale : head.window_scale;
   const auto num_panels = [](int64_t keys) { return (keys + kKeyPanel - 1) / kKeyPanel; };
-  const Element* const keys = static_cast<const Element*>(segment.keys);
-  // A single query goes through all keys in one run before it takes up their values: memory binds it.
-  const bool all_keys_first = num_queries == 1;
-  const WorkBuffer dots(all_keys_first ? segment.count + kKeyTile : num_queries * kKeyTile, memory);
-  if (all_keys_first) {
-    const KeyRange all = VisibleKeys(segment, head.first_position + first_query, head.span);
-    const int64_t first = all.begin / kKeyPanel * kKeyPanel;
-    if (!all.empty()) {
-      PanelDots1(queries.row(0), queries.cols, keys + first * queries.cols, num_panels(all.end - first),
-                 dots.data() + first);
-    }
-  }
+  const Element* const all_keys = static_cast<const Element*>(segment.keys);
+  HWY_ALIGN float dots[std::max(kQueryTile, kRunTiles) * kKeyTile];
+  MatrixView<float> weights(dots, num_queries, kKeyTile);
+  KeyRange run;
   for (int64_t first = 0; first < segment.count; first += kKeyTile) {
     KeyRange ranges[kQueryTile];
     KeyRange visible = {kKeyTile, 0};
+    int64_t end = 0;  // of what any query sees, in this tile or later ones
     for (int64_t r = 0; r < num_queries; ++r) {
       const KeyRange all = VisibleKeys(segment, head.first_position + first_query + r, head.span);
       ranges[r] = {std::max(all.begin - first, int64_t{0}), std::min(all.end - first, kKeyTile)};
       if (ranges[r].empty()) continue;
       visible = {std::min(visible.begin, ranges[r].begin), std::max(visible.end, ranges[r].end)};
+      end = std::max(end, all.end);
     }
     if (visible.empty()) continue;
-    const MatrixView<float> weights(dots.data() + (all_keys_first ? first : 0), num_queries, kKeyTile);
-    if (!all_keys_first) {
-      PanelDots<kKeyTile>(queries, keys + first * queries.cols, num_panels(visible.end), weights);
+    const Element* const keys = all_keys + first * queries.cols;
+    if (num_queries > 1) {
+      PanelDots<kKeyTile>(queries, keys, num_panels(visible.end), weights);
+    } else {
+      if (first >= run.end) {
+        run = {first, first + kRunTiles * kKeyTile};
+        PanelDots1(queries.row(0), queries.cols, keys, num_panels(std::min(end, run.end) - first), dots);
+      }
+      weights.data = dots + (first - run.begin);
     }
     const auto from_first = [first](const float* of_keys) { return of_keys == nullptr ? nullptr : of_keys + first; };
     const Element* const values = static_cast<const Element*>(segment.values) + first * head.out.cols;
@@ -333,11 +336,11 @@ void AttendImpl(const AttentionHead& head, int64_t first_query, int64_t num_quer
   SoftmaxState states[kQueryTile];
   for (const KeyValueSegment& segment : head.segments) {
     if (segment.dtype == DType::kBF16) {
-      AttendToSegment<BFloat16>(head, first_query, num_queries, segment, states, sums, memory);
+      AttendToSegment<BFloat16>(head, first_query, num_queries, segment, states, sums);
     } else if (segment.dtype == DType::kI8) {
-      AttendToSegment<int8_t>(head, first_query, num_queries, segment, states, sums, memory);
+      AttendToSegment<int8_t>(head, first_query, num_queries, segment, states, sums);
     } else {
-      AttendToSegment<float>(head, first_query, num_queries, segment, states, sums, memory);
+      AttendToSegment<float>(head, first_query, num_queries, segment, states, sums);
     }
   }
   for (int64_t r = 0; r < num_queries; ++r) {

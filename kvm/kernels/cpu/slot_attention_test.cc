@@ -159,6 +159,27 @@ TEST(SlotAttentionTest, SpanLimitedQueriesInAnyPiecesGiveTheSameBits) {
   });
 }
 
+// More keys than one query goes through in one run.
+TEST(SlotAttentionTest, OneQueryOverThousandsOfKeysGivesTheBitsOfSeveral) {
+  constexpr int64_t kKeys = 9000;
+  ThreadPool pool(1);
+  for (DType dtype : {DType::kF32, DType::kBF16}) {
+    for (const int64_t span : {kUnlimitedSpan, int64_t{4500}}) {
+      Problem problem(8, 4);
+      problem.AddSegment(kKeys, /*is_state=*/true, 0, dtype);
+      problem.AddSegment(kKeys, /*is_state=*/false, 0, dtype);
+      problem.SetQueries(2, kKeys - 2, span);
+      ForEveryTarget([&] {
+        const std::vector<float> together = problem.Run(pool);
+        ExpectMatchesReference(problem, together);
+        for (int64_t r = 0; r < 2; ++r) {
+          EXPECT_TRUE(SameBits(problem.Run(problem.Views(), r, 1, pool), Rows(together, 2, r, 1))) << r;
+        }
+      });
+    }
+  }
+}
+
 TEST(SlotAttentionTest, LaterKeysChangeNoBit) {
   ThreadPool pool(1);
   ForEveryTarget([&] {

@@ -342,6 +342,7 @@ struct Grain {
 Grain ChooseGrain(int64_t rows, int64_t panels, int num_threads) {
   Grain grain;
   if (rows == 1) {
+    // In runs as long as can be: panels are read in order.
     grain.panels = num_threads == 1 ? panels : std::max<int64_t>(8, panels / (4 * num_threads));
     return grain;
   }

@@ -76,6 +76,46 @@ float Largest(const float* dots, int64_t begin, int64_t end) {
   return result;
 }
 
+// Σ x², in float64.
+double SumOfSquaresImpl(const float* HWY_RESTRICT x, int64_t n) {
+  const hn::ScalableTag<double> d;
+  const hn::Rebind<float, decltype(d)> d32;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  auto sum0 = hn::Zero(d), sum1 = sum0;
+  int64_t i = 0;
+  for (; i + 2 * lanes <= n; i += 2 * lanes) {
+    const auto x0 = hn::PromoteTo(d, hn::LoadU(d32, x + i)), x1 = hn::PromoteTo(d, hn::LoadU(d32, x + i + lanes));
+    sum0 = hn::MulAdd(x0, x0, sum0);
+    sum1 = hn::MulAdd(x1, x1, sum1);
+  }
+  double sum = hn::GetLane(hn::SumOfLanes(d, hn::Add(sum0, sum1)));
+  for (; i < n; ++i) sum += static_cast<double>(x[i]) * x[i];
+  return sum;
+}
+
+// y += scale·x.
+void AddScaledImpl(float scale, const float* HWY_RESTRICT x, int64_t n, float* HWY_RESTRICT y) {
+  const PanelTag d;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  int64_t i = 0;
+  for (; i + lanes <= n; i += lanes) {
+    hn::StoreU(hn::Add(hn::LoadU(d, y + i), hn::Mul(hn::Set(d, scale), hn::LoadU(d, x + i))), d, y + i);
+  }
+  for (; i < n; ++i) y[i] += scale * x[i];
+}
+
+// out = x / divisor · factor.
+void RescaleImpl(const float* HWY_RESTRICT x, float divisor, float factor, int64_t n, float* HWY_RESTRICT out) {
+  const PanelTag d;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  int64_t i = 0;
+  for (; i + lanes <= n; i += lanes) {
+    const auto quotient = hn::Div(hn::LoadU(d, x + i), hn::Set(d, divisor));
+    hn::StoreU(hn::Mul(quotient, hn::Set(d, factor)), d, out + i);
+  }
+  for (; i < n; ++i) out[i] = x[i] / divisor * factor;
+}
+
 // Compares all keys with the `count` <= kRowTile normalized rows in `panels`, which are rows first_row.. of the state.
 // Second best rows are looked for when `two`.
 void RouteTileImpl(MatrixView<const float> keys, const float* panels, int64_t first_row, int64_t count,
@@ -110,6 +150,9 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace kvm {
 
+HWY_EXPORT(SumOfSquaresImpl);
+HWY_EXPORT(AddScaledImpl);
+HWY_EXPORT(RescaleImpl);
 HWY_EXPORT(RouteTileImpl);
 
 namespace {
@@ -117,9 +160,7 @@ namespace {
 float Gate(absl::Span<const float> gates, int64_t token) { return gates.empty() ? 1.0f : gates[token]; }
 
 float Norm(const float* x, int64_t n) {
-  double squares = 0;
-  for (int64_t c = 0; c < n; ++c) squares += static_cast<double>(x[c]) * x[c];
-  return static_cast<float>(std::sqrt(squares));
+  return static_cast<float>(std::sqrt(HWY_DYNAMIC_DISPATCH(SumOfSquaresImpl)(x, n)));
 }
 
 void Store(float x, float* to) { *to = x; }
@@ -186,28 +227,17 @@ void Decay(float decay, int64_t row, SlotRows& rows) {
 void MergeIntoRow(const SlotTokens& tokens, int64_t token, float weight, int64_t row, SlotRows& rows) {
   const float key_gate = weight * Gate(tokens.key_gates, token);
   const float value_gate = weight * Gate(tokens.value_gates, token);
-  float* key_sum = rows.key_sums + row * rows.qk_dim;
-  float* value_sum = rows.value_sums + row * rows.v_dim;
-  for (int64_t c = 0; c < rows.qk_dim; ++c) key_sum[c] += key_gate * tokens.keys.row(token)[c];
-  for (int64_t c = 0; c < rows.v_dim; ++c) value_sum[c] += value_gate * tokens.values.row(token)[c];
+  const auto add = HWY_DYNAMIC_DISPATCH(AddScaledImpl);
+  add(key_gate, tokens.keys.row(token), rows.qk_dim, rows.key_sums + row * rows.qk_dim);
+  add(value_gate, tokens.values.row(token), rows.v_dim, rows.value_sums + row * rows.v_dim);
 }
 
-template <typename Element>
-void RefreshKeyAs(const MemoryKeyNorm& norm, int64_t row, SlotRows& rows, std::pmr::vector<float>& normalized) {
-  const int64_t dim = rows.qk_dim;
-  LayerNorm(MatrixView<const float>(rows.key_sums + row * dim, 1, dim), norm.weight, norm.bias, kLayerNormEpsilon,
-            MatrixView<float>(normalized.data(), 1, dim));
-  Element* keys = static_cast<Element*>(rows.readout_keys);
-  for (int64_t c = 0; c < dim; ++c) Store(normalized[c], keys + KeyPanelOffset(row, c, dim));
-}
-
-// Writes a row's value as it is read to to[0..v_dim).
-template <typename Element>
-void ReadValue(ValueReadout readout, int64_t row, const SlotRows& rows, Element* to) {
+// Writes a row's value as it is read to `to` [v_dim].
+void ReadValue(ValueReadout readout, int64_t row, const SlotRows& rows, float* to) {
   const float* sum = rows.value_sums + row * rows.v_dim;
-  const float divisor = readout == ValueReadout::kRadius ? std::max(Norm(sum, rows.v_dim), 1e-12f) : rows.radii[row];
-  const float factor = readout == ValueReadout::kRadius ? rows.radii[row] : 1.0f;
-  for (int64_t c = 0; c < rows.v_dim; ++c) Store(sum[c] / divisor * factor, to + c);
+  const bool radius = readout == ValueReadout::kRadius;
+  const float divisor = radius ? std::max(Norm(sum, rows.v_dim), 1e-12f) : rows.radii[row];
+  HWY_DYNAMIC_DISPATCH(RescaleImpl)(sum, divisor, radius ? rows.radii[row] : 1.0f, rows.v_dim, to);
 }
 
 // Writes x as integers to[0], to[stride], ...; returns their scale.
@@ -227,33 +257,45 @@ float StoreIntegers(absl::Span<const float> x, int64_t stride, int8_t* to) {
   return scale;
 }
 
-void RefreshIntegers(const MemoryKeyNorm& norm, ValueReadout readout, bool touched, int64_t row, SlotRows& rows,
-                     std::pmr::vector<float>& normalized) {
-  if (touched) {
-    const int64_t dim = rows.qk_dim;
-    LayerNorm(MatrixView<const float>(rows.key_sums + row * dim, 1, dim), norm.weight, norm.bias, kLayerNormEpsilon,
-              MatrixView<float>(normalized.data(), 1, dim));
-    int8_t* const key = static_cast<int8_t*>(rows.readout_keys) + KeyPanelOffset(row, 0, dim);
-    rows.readout_key_scales[row] = StoreIntegers(normalized, kKeyPanel, key);
-  }
-  std::pmr::vector<float> value(rows.v_dim, normalized.get_allocator());
-  ReadValue(readout, row, rows, value.data());
-  int8_t* const integers = static_cast<int8_t*>(rows.readout_values) + row * rows.v_dim;
-  rows.readout_value_scales[row] = StoreIntegers(value, 1, integers);
+// Writes x to to[0], to[stride], ...
+template <typename Element>
+void StoreFloats(absl::Span<const float> x, int64_t stride, Element* to) {
+  for (size_t c = 0; c < x.size(); ++c) Store(x[c], to + static_cast<int64_t>(c) * stride);
 }
+
+// Writes x as `dtype` to readout[offset], readout[offset + stride], ...; returns the scale of integers, else 1.
+float StoreReadout(absl::Span<const float> x, DType dtype, int64_t offset, int64_t stride, void* readout) {
+  if (dtype == DType::kI8) return StoreIntegers(x, stride, static_cast<int8_t*>(readout) + offset);
+  if (dtype == DType::kBF16) {
+    StoreFloats(x, stride, static_cast<BFloat16*>(readout) + offset);
+  } else {
+    StoreFloats(x, stride, static_cast<float*>(readout) + offset);
+  }
+  return 1;
+}
+
+// A key and a value of one row on their way to the readout.
+struct ReadoutRow {
+  ReadoutRow(const SlotRows& rows, std::pmr::memory_resource* memory)
+      : key(rows.qk_dim, memory), value(rows.v_dim, memory) {}
+  std::pmr::vector<float> key;
+  std::pmr::vector<float> value;
+};
 
 // Brings the readout of a row up to date: of its value always, of its key when `touched`.
 void RefreshRow(const MemoryKeyNorm& norm, ValueReadout readout, bool touched, int64_t row, SlotRows& rows,
-                std::pmr::vector<float>& normalized) {
-  if (rows.readout_dtype == DType::kBF16) {
-    if (touched) RefreshKeyAs<BFloat16>(norm, row, rows, normalized);
-    ReadValue(readout, row, rows, static_cast<BFloat16*>(rows.readout_values) + row * rows.v_dim);
-  } else if (rows.readout_dtype == DType::kI8) {
-    RefreshIntegers(norm, readout, touched, row, rows, normalized);
-  } else {
-    if (touched) RefreshKeyAs<float>(norm, row, rows, normalized);
-    ReadValue(readout, row, rows, static_cast<float*>(rows.readout_values) + row * rows.v_dim);
+                ReadoutRow& memory) {
+  const DType dtype = rows.readout_dtype;
+  if (touched) {
+    const int64_t dim = rows.qk_dim;
+    LayerNorm(MatrixView<const float>(rows.key_sums + row * dim, 1, dim), norm.weight, norm.bias, kLayerNormEpsilon,
+              MatrixView<float>(memory.key.data(), 1, dim));
+    const float scale = StoreReadout(memory.key, dtype, KeyPanelOffset(row, 0, dim), kKeyPanel, rows.readout_keys);
+    if (dtype == DType::kI8) rows.readout_key_scales[row] = scale;
   }
+  ReadValue(readout, row, rows, memory.value.data());
+  const float scale = StoreReadout(memory.value, dtype, row * rows.v_dim, 1, rows.readout_values);
+  if (dtype == DType::kI8) rows.readout_value_scales[row] = scale;
 }
 
 }  // namespace
@@ -269,12 +311,12 @@ void MemoryKeys(MatrixView<const float> keys, int64_t zeroed, const MemoryKeyNor
 void FoundRows(const SlotTokens& tokens, bool gated, const MemoryKeyNorm& norm, ValueReadout readout, SlotRows& rows,
                std::pmr::memory_resource* memory) {
   assert(rows.count + tokens.keys.rows <= rows.capacity);
-  std::pmr::vector<float> normalized(rows.qk_dim, memory);
+  ReadoutRow readout_row(rows, memory);
   for (int64_t t = 0; t < tokens.keys.rows; ++t) {
     AppendRow(tokens, t, gated, readout, rows);
     const int64_t row = rows.count - 1;
     if (readout == ValueReadout::kRadius) rows.radii[row] = Norm(tokens.values.row(t), rows.v_dim);
-    RefreshRow(norm, readout, /*touched=*/true, row, rows, normalized);
+    RefreshRow(norm, readout, /*touched=*/true, row, rows, readout_row);
   }
 }
 
@@ -315,10 +357,10 @@ std::pmr::vector<int64_t> UpdateRows(const SlotTokens& tokens, const SlotUpdateO
     if (routes[t].second_row >= 0) add(t, options.second_merge, routes[t].second_row);
   }
   const bool counts = options.readout == ValueReadout::kMean;
-  std::pmr::vector<float> normalized(rows.qk_dim, memory);
+  ReadoutRow readout_row(rows, memory);
   for (int64_t row = 0; row < rows.count; ++row) {
     if (counts) rows.radii[row] += 1.0f;
-    if (touched[row] || counts) RefreshRow(norm, options.readout, touched[row], row, rows, normalized);
+    if (touched[row] || counts) RefreshRow(norm, options.readout, touched[row], row, rows, readout_row);
   }
   return picks;
 }

@@ -75,6 +75,8 @@ absl::Status ReadTo(int64_t end, const ContextBenchOptions& options, ExecutionCo
 absl::Status TakeSamples(int64_t piece, int64_t decode_tokens, ExecutionContext& context, Reader& reader,
                          Samples* samples) {
   SequenceState fork = reader.sequence.Fork();
+  // What the two share would be copied when it is written to: a sequence by itself copies nothing.
+  for (int64_t i = 0; i < fork.num_layers(); ++i) fork.layer(i).mixer.Mutable();
   ASSIGN_OR_RETURN(double seconds, Extend(reader, fork, piece, false, context));
   samples->piece.push_back(seconds);
   ASSIGN_OR_RETURN(seconds, Extend(reader, fork, 1, true, context));

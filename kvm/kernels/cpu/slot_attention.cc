@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cassert>
 #include <cstring>
+#include <iterator>
 #include <limits>
 #include <memory_resource>
 
@@ -29,14 +30,24 @@ namespace {
 // Keys that share one step of the running softmax, counted from their segment's start: part of the result's bits.
 constexpr int64_t kKeyTile = 64;
 
-// Queries that share the loads of a key tile: no part of the result's bits.
-constexpr int64_t kQueryTile = 36;
+// Queries that share the loads of a key tile, multiples of six: the most that leave every thread enough to do.
+// No part of the result's bits.
+constexpr int64_t kQueryTiles[] = {132, 66, 36};
+constexpr int64_t kQueryTile = kQueryTiles[0];
 
 // Tiles whose keys a single query goes through before it takes up their values: memory binds it, which likes long runs.
 // No part of the result's bits.
 constexpr int64_t kRunTiles = 64;
 
-int64_t NumQueryTiles(const AttentionHead& head) { return (head.queries.rows + kQueryTile - 1) / kQueryTile; }
+int64_t NumQueryTiles(const AttentionHead& head, int64_t query_tile) {
+  return (head.queries.rows + query_tile - 1) / query_tile;
+}
+
+int64_t NumQueryTiles(absl::Span<const AttentionHead> heads, int64_t query_tile) {
+  int64_t tiles = 0;
+  for (const AttentionHead& head : heads) tiles += NumQueryTiles(head, query_tile);
+  return tiles;
+}
 
 // Keys begin <= i < end of a tile or segment; empty when begin >= end.
 struct KeyRange {
@@ -362,17 +373,19 @@ namespace kvm {
 HWY_EXPORT(AttendImpl);
 
 void SlotAttention(absl::Span<const AttentionHead> heads, ThreadPool& pool) {
-  int64_t tiles = 0;
   for (const AttentionHead& head : heads) {
     assert(head.out.rows == head.queries.rows);
     assert(head.state_queries.rows == 0 || head.state_queries.rows == head.queries.rows);
-    tiles += NumQueryTiles(head);
+    static_cast<void>(head);
   }
-  pool.ParallelFor(tiles, [&](int64_t tile) {
+  const int64_t query_tile = *std::find_if(std::begin(kQueryTiles), std::end(kQueryTiles) - 1, [&](int64_t tile) {
+    return NumQueryTiles(heads, tile) >= int64_t{4} * pool.num_threads();
+  });
+  pool.ParallelFor(NumQueryTiles(heads, query_tile), [&](int64_t tile) {
     const AttentionHead* head = heads.data();
-    for (; tile >= NumQueryTiles(*head); ++head) tile -= NumQueryTiles(*head);
-    const int64_t first = tile * kQueryTile;
-    const int64_t count = std::min(kQueryTile, head->queries.rows - first);
+    for (; tile >= NumQueryTiles(*head, query_tile); ++head) tile -= NumQueryTiles(*head, query_tile);
+    const int64_t first = tile * query_tile;
+    const int64_t count = std::min(query_tile, head->queries.rows - first);
     HWY_DYNAMIC_DISPATCH(AttendImpl)(*head, first, count, pool.memory());
   });
 }

@@ -27,17 +27,22 @@ struct HeadBlock {
   T* values;
 };
 
-// Writes one position of all heads: key [num_heads·qk_dim], value [num_heads·v_dim].
+// Writes positions index.. of a block, for all heads: keys [n, num_heads·qk_dim], values [n, num_heads·v_dim]. Along
+// positions, as keys lie in panels.
 template <typename T>
-void WritePosition(const BlockWindowShape& shape, int64_t index, const float* key, const float* value, void* keys,
-                   void* values) {
+void WritePositions(const BlockWindowShape& shape, int64_t index, MatrixView<const float> keys,
+                    MatrixView<const float> values, void* block_keys, void* block_values) {
   for (int64_t h = 0; h < shape.num_heads; ++h) {
-    const HeadBlock<T> block(shape, h, keys, values);
+    const HeadBlock<T> block(shape, h, block_keys, block_values);
     for (int64_t c = 0; c < shape.qk_dim; ++c) {
-      Store(key[h * shape.qk_dim + c], block.keys + KeyPanelOffset(index, c, shape.qk_dim));
+      for (int64_t r = 0; r < keys.rows; ++r) {
+        Store(keys.row(r)[h * shape.qk_dim + c], block.keys + KeyPanelOffset(index + r, c, shape.qk_dim));
+      }
     }
-    for (int64_t c = 0; c < shape.v_dim; ++c) {
-      Store(value[h * shape.v_dim + c], block.values + index * shape.v_dim + c);
+    for (int64_t r = 0; r < values.rows; ++r) {
+      for (int64_t c = 0; c < shape.v_dim; ++c) {
+        Store(values.row(r)[h * shape.v_dim + c], block.values + (index + r) * shape.v_dim + c);
+      }
     }
   }
 }
@@ -84,12 +89,13 @@ Shape BlockWindow::KeysShape() const {
 void BlockWindow::Append(MatrixView<const float> keys, MatrixView<const float> values) {
   assert(keys.rows == values.rows && keys.cols == shape_.num_heads * shape_.qk_dim &&
          values.cols == shape_.num_heads * shape_.v_dim);
-  for (int64_t r = 0; r < keys.rows; ++r, ++end_) {
+  const auto write = shape_.dtype == DType::kF32 ? WritePositions<float> : WritePositions<BFloat16>;
+  for (int64_t r = 0, count; r < keys.rows; r += count, end_ += count) {
     const int64_t index = end_ % shape_.block_len;
+    count = std::min(keys.rows - r, shape_.block_len - index);
     if (index == 0) AddBlock();
     Block& block = blocks_.back().Mutable();
-    const auto write = shape_.dtype == DType::kF32 ? WritePosition<float> : WritePosition<BFloat16>;
-    write(shape_, index, keys.row(r), values.row(r), block.keys.data(), block.values.data());
+    write(shape_, index, keys.Rows(r, count), values.Rows(r, count), block.keys.data(), block.values.data());
   }
 }
 

@@ -166,8 +166,24 @@ float Norm(const float* x, int64_t n) {
 void Store(float x, float* to) { *to = x; }
 void Store(float x, BFloat16* to) { *to = ToBFloat16(x); }
 
-// Compares all keys with rows first..last of the state, as their sums stand now.
-void RouteRows(MatrixView<const float> keys, const SlotRows& rows, int64_t first, int64_t last,
+// Writes the normalized key sums of rows first..first+count to panels.
+void NormalizeToPanels(const SlotRows& rows, int64_t first, int64_t count, const MemoryKeyNorm& norm,
+                       const WorkBuffer& normalized, float* panels) {
+  const int64_t dim = rows.qk_dim;
+  for (int64_t i = 0; i < count; i += kKeyPanel) {
+    const MatrixView<float> some(normalized.data(), std::min(kKeyPanel, count - i), dim);
+    LayerNorm(MatrixView<const float>(rows.key_sums + (first + i) * dim, some.rows, dim), norm.weight, norm.bias,
+              kLayerNormEpsilon, some);
+    float* panel = panels + i * dim;
+    for (int64_t r = 0; r < some.rows; ++r) {
+      for (int64_t c = 0; c < dim; ++c) panel[c * kKeyPanel + r] = some.row(r)[c];
+    }
+  }
+}
+
+// Compares all keys with rows first..last of the state, as their sums stand now. `readout_is_fresh`: these rows'
+// readout is up to date, and `first` begins a panel; where it is float32 it saves normalizing the sums.
+void RouteRows(MatrixView<const float> keys, const SlotRows& rows, int64_t first, int64_t last, bool readout_is_fresh,
                const SlotUpdateOptions& options, const MemoryKeyNorm& norm, std::pmr::vector<Route>& routes) {
   const bool two = options.second_merge != 0;
   const int64_t dim = rows.qk_dim;
@@ -176,16 +192,13 @@ void RouteRows(MatrixView<const float> keys, const SlotRows& rows, int64_t first
   const WorkBuffer panels(kRowTile * dim, memory);
   for (int64_t tile = first; tile < last; tile += kRowTile) {
     const int64_t count = std::min(kRowTile, last - tile);
-    for (int64_t i = 0; i < count; i += kKeyPanel) {
-      const MatrixView<float> some(normalized.data(), std::min(kKeyPanel, count - i), dim);
-      LayerNorm(MatrixView<const float>(rows.key_sums + (tile + i) * dim, some.rows, dim), norm.weight, norm.bias,
-                kLayerNormEpsilon, some);
-      float* panel = panels.data() + i * dim;
-      for (int64_t r = 0; r < some.rows; ++r) {
-        for (int64_t c = 0; c < dim; ++c) panel[c * kKeyPanel + r] = some.row(r)[c];
-      }
+    const float* tile_panels = panels.data();
+    if (readout_is_fresh && rows.readout_dtype == DType::kF32) {
+      tile_panels = static_cast<const float*>(rows.readout_keys) + tile * dim;
+    } else {
+      NormalizeToPanels(rows, tile, count, norm, normalized, panels.data());
     }
-    HWY_DYNAMIC_DISPATCH(RouteTileImpl)(keys, panels.data(), tile, count, options.num_sinks, two, routes.data());
+    HWY_DYNAMIC_DISPATCH(RouteTileImpl)(keys, tile_panels, tile, count, options.num_sinks, two, routes.data());
   }
 }
 
@@ -331,13 +344,14 @@ std::pmr::vector<int64_t> UpdateRows(const SlotTokens& tokens, const SlotUpdateO
   std::pmr::vector<Route> routes(n, nowhere, memory);
   // Nothing to choose from when every token becomes a row.
   const bool all_append = n == options.num_appends && options.append_below == -kLowest;
-  if (!all_append) RouteRows(tokens.keys, rows, 0, old_count, options, norm, routes);
+  if (!all_append) RouteRows(tokens.keys, rows, 0, old_count, /*readout_is_fresh=*/true, options, norm, routes);
   const std::pmr::vector<bool> appended = LeastRedundant(routes, options.num_appends, options.append_below);
   for (int64_t t = 0; t < n; ++t) {
     if (appended[t]) AppendRow(tokens, t, options.gate_appends, options.readout, rows);
   }
   assert(rows.count == old_count + n || rows.count > options.num_sinks);
-  if (!all_append) RouteRows(tokens.keys, rows, old_count, rows.count, options, norm, routes);
+  if (!all_append)
+    RouteRows(tokens.keys, rows, old_count, rows.count, /*readout_is_fresh=*/false, options, norm, routes);
   std::pmr::vector<int64_t> picks(n, memory);
   int64_t next_appended = old_count;
   for (int64_t t = 0; t < n; ++t) picks[t] = appended[t] ? next_appended++ : routes[t].row;

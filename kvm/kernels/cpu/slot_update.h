@@ -68,7 +68,7 @@ struct SlotUpdateOptions {
 //     k̄·LN(key sum) as it stands after step 1 (ties: the lowest row). Radii stay; with kMean every row's grows by 1.
 //     second_merge times the same is added to the row with the second largest (ties: the lowest row left), if there is
 //     one. Rows older than this update that are added to are multiplied by merge_decay first, once: key and value sum.
-// Readout rows of touched rows are refreshed. Scores are computed from the float32 sums, whatever readout_dtype is.
+// Readout rows are up to date and stay so. Scores are those of the float32 sums, whatever readout_dtype is.
 // If a token merges there must be at least one row that is no sink; rows.count + num_appends <= rows.capacity.
 // Returns the row of every token, in token order: the best one of those that merge. `memory` is what the work is done
 // in, the result too.

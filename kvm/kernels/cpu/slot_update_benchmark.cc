@@ -23,9 +23,9 @@ std::vector<float> Normal(int64_t n, uint32_t seed) {
 void BM_UpdateRows(benchmark::State& state) {
   const int64_t num_tokens = state.range(0);
   const int64_t num_rows = state.range(1);
-  std::vector<float> key_sums = Normal(num_rows * kDim, 1);
-  std::vector<float> value_sums = Normal(num_rows * kDim, 2);
-  std::vector<float> radii(num_rows, 1);
+  std::vector<float> key_sums(num_rows * kDim);
+  std::vector<float> value_sums(num_rows * kDim);
+  std::vector<float> radii(num_rows);
   std::vector<float> readout_keys(KeyPanelElements(num_rows, kDim));
   std::vector<float> readout_values(num_rows * kDim);
   const std::vector<float> keys = Normal(num_tokens * kDim, 3);
@@ -33,13 +33,18 @@ void BM_UpdateRows(benchmark::State& state) {
   const std::vector<float> weight(kDim, 1), bias(kDim, 0);
 
   SlotRows rows;
-  rows.count = rows.capacity = num_rows;
+  rows.capacity = num_rows;
   rows.qk_dim = rows.v_dim = kDim;
   rows.key_sums = key_sums.data();
   rows.value_sums = value_sums.data();
   rows.radii = radii.data();
   rows.readout_keys = readout_keys.data();
   rows.readout_values = readout_values.data();
+  const std::vector<float> first_keys = Normal(num_rows * kDim, 1), first_values = Normal(num_rows * kDim, 2);
+  SlotTokens first;
+  first.keys = {first_keys.data(), num_rows, kDim};
+  first.values = {first_values.data(), num_rows, kDim};
+  FoundRows(first, /*gated=*/false, {weight, bias}, ValueReadout::kRadius, rows);
   SlotTokens tokens;
   tokens.keys = {keys.data(), num_tokens, kDim};
   tokens.values = {values.data(), num_tokens, kDim};

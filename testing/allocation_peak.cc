@@ -27,16 +27,22 @@ void Free(void* memory) noexcept {
 
 }  // namespace
 
-// The other forms call these.
+// The other forms call these; sanitizers have their own for arrays.
 void* operator new(size_t size) { return Count(std::malloc(size == 0 ? 1 : size)); }
 void* operator new(size_t size, std::align_val_t alignment) {
   void* memory = nullptr;
   return Count(posix_memalign(&memory, static_cast<size_t>(alignment), size) == 0 ? memory : nullptr);
 }
+void* operator new[](size_t size) { return operator new(size); }
+void* operator new[](size_t size, std::align_val_t alignment) { return operator new(size, alignment); }
 void operator delete(void* memory) noexcept { Free(memory); }
 void operator delete(void* memory, size_t) noexcept { Free(memory); }
 void operator delete(void* memory, std::align_val_t) noexcept { Free(memory); }
 void operator delete(void* memory, size_t, std::align_val_t) noexcept { Free(memory); }
+void operator delete[](void* memory) noexcept { Free(memory); }
+void operator delete[](void* memory, size_t) noexcept { Free(memory); }
+void operator delete[](void* memory, std::align_val_t) noexcept { Free(memory); }
+void operator delete[](void* memory, size_t, std::align_val_t) noexcept { Free(memory); }
 
 namespace kvm {
 

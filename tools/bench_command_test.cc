@@ -172,6 +172,24 @@ TEST_F(BenchCommandTest, FlagsAreCheckedBeforeAnythingIsMeasured) {
   }
 }
 
+TEST_F(BenchCommandTest, WhatCannotFitInMemoryIsRefusedBeforeAnythingIsMeasured) {
+  interrupted_ = true;  // measuring would say so
+  for (const char* flag : {"--chunk=16777216", "--vocab=16777216"}) {
+    EXPECT_EQ(Run(Args({"operators"}, {flag, "--width=4096"})), 1) << flag;
+    EXPECT_THAT(err_, HasSubstr("matrices, chunks and rows of these sizes take"));
+    EXPECT_THAT(err_, HasSubstr("--chunk or --rows"));
+    EXPECT_EQ(out_, "");
+  }
+  EXPECT_EQ(Run(Args({"operators", "decode"}, {"--pattern=A", "--contexts=1073741824", "--heads=1"})), 1);
+  EXPECT_THAT(err_, HasSubstr("states of 1,073,741,824 tokens take"));
+  EXPECT_EQ(out_, "");
+}
+
+TEST_F(BenchCommandTest, StacksWithoutABudgetAreMeasuredOnce) {
+  const nlohmann::json json = RunJson(Args({"state"}, {"--pattern=A", "--heads=1"}));
+  EXPECT_EQ(json["state"]["results"].size(), 1u);
+}
+
 TEST_F(BenchCommandTest, FlagsOfOtherTopicsAreRefused) {
   for (const auto& [topic, flag] :
        {std::make_pair("operators", "--contexts=24"), std::make_pair("operators", "--model=absent"),

@@ -31,14 +31,20 @@ void SortUnique(std::vector<int64_t>* values) {
   values->erase(std::unique(values->begin(), values->end()), values->end());
 }
 
-// Each sequence has a fork at times.
-absl::Status CheckStatesFit(const BenchModels& models, int64_t tokens) {
-  double bytes = 0;
-  for (const BenchModel& m : models.models) {
-    bytes += 2 * static_cast<double>(SequenceStateSize(m.model->spec(), m.state, tokens).bytes);
-  }
+// Of a sequence of `tokens` tokens, and of the fork that it has at times.
+double StateBytes(const StackSpec& spec, DType state, int64_t tokens) {
+  return 2 * static_cast<double>(SequenceStateSize(spec, state, tokens).bytes);
+}
+
+absl::Status CheckStatesFit(double bytes, int64_t tokens) {
   return CheckFitsInMemory(absl::StrCat("states of ", FormatCount(tokens), " tokens"), bytes,
                            "choose smaller contexts or a smaller stack");
+}
+
+absl::Status CheckStatesFit(const BenchModels& models, int64_t tokens) {
+  double bytes = 0;
+  for (const BenchModel& m : models.models) bytes += StateBytes(m.model->spec(), m.state, tokens);
+  return CheckStatesFit(bytes, tokens);
 }
 
 void Append(std::string name, LoadedModel loaded, BenchModels* models) {
@@ -119,21 +125,29 @@ absl::Status CheckAllAreUsed(const FlagSet& flags, const BenchFlags& values) {
   return absl::OkStatus();
 }
 
-// That there are such models, before anything is measured: loading them comes later.
+// That there are such models, and memory for the states of stacks, before anything is measured: loading comes later.
 absl::Status CheckModels(const FlagSet& flags, const BenchFlags& values) {
   if (!Measures(values, {"prefill", "decode", "state"})) return absl::OkStatus();
+  double num_models = 0;
+  DType state = DType::kF32;
   for (const absl::string_view weights : absl::StrSplit(values.model.weights, ',')) {
     ModelFlags of_model = values.model;
     of_model.weights = std::string(weights);
-    RETURN_IF_ERROR(ResolveModelOptions(flags, of_model).status());
+    ASSIGN_OR_RETURN(const ModelOptions options, ResolveModelOptions(flags, of_model));
+    state = options.state;
+    ++num_models;
   }
   const std::string& model = values.model.model;
   if (absl::EndsWith(model, ".textproto")) return ReadStackFile(model).status();
   if (!model.empty()) return OpenModel(model).status();
+  const auto check_stack = [&](const StackFlags& stack, int64_t tokens) -> absl::Status {
+    ASSIGN_OR_RETURN(const StackSpec spec, ResolveStack(flags, stack));
+    return CheckStatesFit(num_models * StateBytes(spec, state, tokens), tokens);
+  };
   if (Measures(values, {"prefill", "decode"})) {
-    RETURN_IF_ERROR(ResolveStack(flags, ContextStack(values.stack)).status());
+    RETURN_IF_ERROR(check_stack(ContextStack(values.stack), values.contexts.back()));
   }
-  if (values.Asks("state")) RETURN_IF_ERROR(ResolveStack(flags, StateStack(flags, values.stack)).status());
+  if (values.Asks("state")) RETURN_IF_ERROR(check_stack(StateStack(flags, values.stack), values.tokens));
   return absl::OkStatus();
 }
 
@@ -223,13 +237,16 @@ absl::StatusOr<OperatorBenchOptions> ResolveOperatorBench(const FlagSet& flags, 
   options.sizes.ovq_chunk = stack.ovq_chunk;
   options.rounds = static_cast<int>(values.rounds);
   options.memory_bytes = values.memory_mib << 20;
-  // Packed copies of the matrices, and all that the chunks of the cases hold.
-  constexpr double kMatrices = 16;
-  RETURN_IF_ERROR(CheckFitsInMemory(
-      "matrices of these sizes",
-      sizeof(float) * (kMatrices * static_cast<double>(stack.width) * static_cast<double>(options.sizes.mlp_width) +
-                       static_cast<double>(stack.width) * static_cast<double>(stack.vocab)),
-      "choose a smaller --width, --mlp-expansion or --vocab"));
+  // All cases are made before one runs. Copies of the matrices; vectors of all cases for a token of a chunk, and for a
+  // row, in widths of the stack.
+  constexpr double kMatrices = 16, kChunkWidths = 60, kChunkMlpWidths = 6, kRowWidths = 8;
+  const double width = static_cast<double>(stack.width), mlp_width = static_cast<double>(options.sizes.mlp_width);
+  const double matrices = kMatrices * width * mlp_width + width * static_cast<double>(stack.vocab);
+  const double chunks = static_cast<double>(stack.chunk) * (kChunkWidths * width + kChunkMlpWidths * mlp_width);
+  const double rows = static_cast<double>(values.rows) * kRowWidths * width;
+  RETURN_IF_ERROR(CheckFitsInMemory("matrices, chunks and rows of these sizes",
+                                    sizeof(float) * (matrices + chunks + rows),
+                                    "choose a smaller --width, --mlp-expansion, --vocab, --chunk or --rows"));
   return options;
 }
 
@@ -285,7 +302,9 @@ absl::StatusOr<BenchModels> LoadStateModels(const FlagSet& flags, const BenchFla
                                             Console& console) {
   BenchFlags small = values;
   small.stack = StateStack(flags, values.stack);
-  if (!values.model.model.empty() || !values.stack.spec.empty() || flags.IsSet("budget")) {
+  // Only KVM layers have a budget.
+  const bool has_no_budget = !small.stack.pattern.empty() && !absl::StrContains(small.stack.pattern, 'K');
+  if (!values.model.model.empty() || !values.stack.spec.empty() || flags.IsSet("budget") || has_no_budget) {
     return LoadContextModels(flags, small, values.tokens, context, console);
   }
   BenchModels models;

@@ -19,6 +19,9 @@ constexpr double kGiga = 1e9;
 
 std::string Percent(double share) { return absl::StrFormat("%.0f%%", 100 * share); }
 std::string Giga(double rate) { return FormatRate(rate / kGiga); }
+std::string FormatExponent(std::optional<double> exponent) {
+  return exponent.has_value() ? absl::StrFormat("%.2f", *exponent) : "?";
+}
 std::string Milliseconds(double seconds) { return absl::StrFormat("%.3g", 1000 * seconds); }
 
 // "1.23 (1.20-1.31)", with whatever makes the numbers from samples.
@@ -42,6 +45,10 @@ const char* NameOf(Bound bound) {
       break;
   }
   return "matmul";
+}
+
+nlohmann::json ToJson(std::optional<double> number) {
+  return number.has_value() ? nlohmann::json(*number) : nlohmann::json();
 }
 
 nlohmann::json ToJson(const Spread& spread) {
@@ -140,9 +147,8 @@ std::string StateTable(absl::Span<const ModelResult> results, int64_t weight_byt
                        Milliseconds(times.token.median)});
     }
     const GrowthExponents growth = FitGrowth(result);
-    absl::StrAppend(&text, result.name, "\n", FormatTable(table),
-                    absl::StrFormat("time of a piece ~ context^%.2f, of all tokens ~ context^%.2f\n\n", growth.piece,
-                                    growth.total));
+    absl::StrAppend(&text, result.name, "\n", FormatTable(table), "time of a piece ~ context^",
+                    FormatExponent(growth.piece), ", of all tokens ~ context^", FormatExponent(growth.total), "\n\n");
   }
   if (results.empty()) return text;
   Table table = {{"memory", "weights + states", "resident"}};
@@ -223,7 +229,7 @@ nlohmann::json ToJson(absl::Span<const ModelResult> results, absl::Span<const Ce
     const GrowthExponents growth = FitGrowth(result);
     json.push_back({{"model", result.name},
                     {"contexts", contexts},
-                    {"exponents", {{"piece", growth.piece}, {"total", growth.total}}}});
+                    {"exponents", {{"piece", ToJson(growth.piece)}, {"total", ToJson(growth.total)}}}});
   }
   return json;
 }

@@ -3,6 +3,7 @@
 
 // What `kvm bench` has measured, as tables for people and as JSON for programs.
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -24,10 +25,11 @@ std::string DecodeTable(const ModelResult& result, absl::Span<const Ceilings> ce
 // How times, rows and bytes grow, and the exponents of that. `weight_bytes`: of all models in this process.
 std::string StateTable(absl::Span<const ModelResult> results, int64_t weight_bytes);
 
-// The exponents a of seconds ~ context^a behind the first context: of a piece, and of all tokens together.
+// The exponents a of seconds ~ context^a behind the first context: of a piece, and of all tokens together. None where
+// only one context was measured.
 struct GrowthExponents {
-  double piece = 0;
-  double total = 0;
+  std::optional<double> piece;
+  std::optional<double> total;
 };
 GrowthExponents FitGrowth(const ModelResult& result);
 

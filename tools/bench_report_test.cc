@@ -71,10 +71,19 @@ TEST(BenchReportTest, DecodingIsInMillisecondsAToken) {
                                "     20.0      20%\n"));
 }
 
+TEST(BenchReportTest, OneContextShowsNoGrowth) {
+  ModelResult model = SomeModel();
+  model.piece_seconds.clear();
+  model.total_seconds = {{8192, 1}};
+  EXPECT_FALSE(FitGrowth(model).piece.has_value());
+  EXPECT_FALSE(FitGrowth(model).total.has_value());
+  EXPECT_THAT(StateTable({model}, 7 << 20), HasSubstr("time of a piece ~ context^?, of all tokens ~ context^?\n"));
+}
+
 TEST(BenchReportTest, GrowthIsFittedBehindTheFirstContext) {
   const GrowthExponents growth = FitGrowth(SomeModel());
-  EXPECT_NEAR(growth.piece, 0.5, 1e-9);
-  EXPECT_NEAR(growth.total, 2, 1e-9);
+  EXPECT_NEAR(growth.piece.value(), 0.5, 1e-9);
+  EXPECT_NEAR(growth.total.value(), 2, 1e-9);
   const std::string table = StateTable({SomeModel()}, 7 << 20);
   EXPECT_THAT(table, HasSubstr("time of a piece ~ context^0.50, of all tokens ~ context^2.00\n"));
   EXPECT_THAT(table, HasSubstr("10.0 MiB  40.0 MiB\n"));

@@ -290,7 +290,8 @@ void DefineStackFlags(FlagSet& flags, StackFlags* values) {
   flags.Int64("centroids", &values->centroids, 1, kMax, "largest dictionary of O");
   flags.Int64("ovq-chunk", &values->ovq_chunk, 1, kMax, "tokens of a chunk of O");
   flags.String("budget", &values->budget, "B",
-               "rows of K: fixed:ROWS, sqrt:FACTOR, power:FACTOR:EXPONENT or saturation:LIMIT");
+               "rows of K: fixed:ROWS, sqrt:FACTOR, power:FACTOR:EXPONENT or saturation:LIMIT; sqrt and power begin "
+               "with 256, and none has less than the first chunk");
   flags.Int64("rotary", &values->rotary, 0, kMax, "channels of a head with rotary embedding in K, A, S and B");
   flags.Double("mlp-expansion", &values->mlp_expansion, 0, 1000, "inner width of the MLP over --width",
                FlagSet::Ends::kMax);

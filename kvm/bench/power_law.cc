@@ -4,7 +4,7 @@
 
 namespace kvm {
 
-double FitExponent(absl::Span<const XY> points) {
+std::optional<double> FitExponent(absl::Span<const XY> points) {
   double mean_x = 0, mean_y = 0;
   for (const XY& p : points) {
     mean_x += std::log(p.x);
@@ -18,7 +18,8 @@ double FitExponent(absl::Span<const XY> points) {
     xy += dx * (std::log(p.y) - mean_y);
     xx += dx * dx;
   }
-  return xx > 0 ? xy / xx : 0;
+  if (!(xx > 0)) return std::nullopt;
+  return xy / xx;
 }
 
 }  // namespace kvm

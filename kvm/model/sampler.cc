@@ -90,8 +90,9 @@ absl::Span<const float> Sampler::Penalized(absl::Span<const float> logits) {
 int32_t Sampler::Draw(absl::Span<const float> logits, float largest) {
   const SamplerOptions& options = state_.options;
   weights_.assign(logits.begin(), logits.end());
-  SoftmaxWeights({weights_.data(), 1, static_cast<int64_t>(weights_.size())}, largest,
-                 static_cast<float>(options.temperature));
+  // Finite, so that a logit of −inf stays without weight.
+  const double temperature = std::min<double>(options.temperature, std::numeric_limits<float>::max());
+  SoftmaxWeights({weights_.data(), 1, static_cast<int64_t>(weights_.size())}, largest, static_cast<float>(temperature));
   if (options.top_k > 0 || options.top_p < 1) KeepMostLikely(logits);
   if (options.min_p > 0) {
     for (float& weight : weights_) weight = weight < options.min_p ? 0 : weight;

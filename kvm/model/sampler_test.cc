@@ -48,6 +48,16 @@ TEST(SamplerTest, TemperatureSharpens) {
   EXPECT_NEAR(counts[0], 10000, 300);
 }
 
+TEST(SamplerTest, AnyTemperatureDrawsOnlyWhatHasAProbability) {
+  for (const double temperature : {1e-300, 1e-3, 1e30, 1e39, 1e300}) {
+    SamplerOptions options;
+    options.temperature = temperature;
+    const std::vector<int> counts = Histogram(options, {-kInf, 1.0f, kNan, 2.0f, -kInf}, 200);
+    EXPECT_EQ(counts[1] + counts[3], 200) << temperature;
+    EXPECT_EQ(counts[1] == 0, temperature < 1) << temperature;
+  }
+}
+
 TEST(SamplerTest, TopKKeepsTheMostLikely) {
   SamplerOptions options;
   options.top_k = 2;

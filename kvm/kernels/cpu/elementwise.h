@@ -45,7 +45,7 @@ void OnePlusElu(MatrixView<float> y);
 void SoftCap(MatrixView<float> y, float cap);
 
 // y = exp((y − largest)/temperature), the softmax's weights before they are divided by their sum: 1 where y = largest,
-// which may be infinite, and 0 where y is NaN. No y is above `largest`; temperature >= 0.
+// which may be infinite, and 0 where y is NaN. No y is above `largest`; temperature is finite and >= 0.
 void SoftmaxWeights(MatrixView<float> y, float largest, float temperature);
 
 // y = exp(−exp(−softplus(−(bias + y)) − 0.5)), RWKV-7's decay; results lie in (exp(−exp(−0.5)), 1).

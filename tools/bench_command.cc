@@ -137,6 +137,7 @@ absl::Status RunBench(absl::Span<const std::string> args, Console& console) {
   BenchFlags values;
   DefineBenchFlags(flags, &values);
   RETURN_IF_ERROR(flags.Parse(args));
+  const AbandonableStep measuring(console);
   RETURN_IF_ERROR(CheckBenchFlags(flags, &values));
 
   std::vector<std::unique_ptr<ExecutionContext>> owned;

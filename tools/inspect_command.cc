@@ -264,6 +264,7 @@ absl::Status RunInspect(absl::Span<const std::string> args, Console& console) {
     return absl::InvalidArgumentError(absl::StrCat(values.path, ": --map is for snapshots of sessions; this is none"));
   }
 
+  const AbandonableStep reading(console);
   ASSIGN_OR_RETURN(const Inspected inspected, Open(values.path, console));
   std::vector<BrokenTensor> broken;
   if (values.check && inspected.tensors != nullptr) {

@@ -94,6 +94,7 @@ absl::StatusOr<Results> AllocateResults(const TokenBatch& batch, const LanguageM
 absl::Status Compute(const LanguageModel& model, const TokenBatch& batch, const std::vector<int64_t>& pieces,
                      ExecutionContext& context, Console& console, std::vector<SequenceState>* sequences,
                      Results* results) {
+  const AbandonableStep computing(console);
   const int64_t vocab = model.vocab_size();
   const int64_t width = model.spec().width();
   Progress progress(console, "logits", "tokens", batch.num_sequences * batch.length);

@@ -120,6 +120,7 @@ absl::StatusOr<LoadedModel> LoadModel(const FlagSet& flags, const ModelFlags& va
   ASSIGN_OR_RETURN(loaded.options, ResolveModelOptions(flags, values));
   if (values.model.empty())
     return flags.Wrong("--model is missing: a model folder, a model's file or a stack's .textproto");
+  const AbandonableStep loading(console);
   if (absl::EndsWith(values.model, ".textproto")) {
     ASSIGN_OR_RETURN(const StackSpec spec, ReadStackFile(values.model));
     console.err << values.model << ": a stack without weights; drawing random weights with seed " << values.seed
@@ -142,6 +143,7 @@ absl::StatusOr<LoadedModel> LoadModel(const FlagSet& flags, const ModelFlags& va
 }
 
 absl::StatusOr<OpenedModel> OpenModelWithNotes(const std::string& path, Console& console) {
+  const AbandonableStep opening(console);
   ASSIGN_OR_RETURN(OpenedModel opened, OpenModel(path));
   for (const std::string& note : opened.model.notes) PrintNote(console, note);
   return opened;

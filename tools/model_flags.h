@@ -67,9 +67,9 @@ struct LoadedModel {
 absl::StatusOr<std::unique_ptr<WeightSource>> DrawRandomWeights(const StackSpec& spec, uint64_t seed, ThreadPool& pool,
                                                                 const Console& console);
 
-// Loads --model: whatever OpenModel takes, or a stack's .textproto with random weights of --seed, which is then said on
-// console.err, as notes about the model are. `identify`: fills LoadedModel::identity, which may read all weights once
-// more (IdentifyModel).
+// Loads --model, which Ctrl-C ends at once: whatever OpenModel takes, or a stack's .textproto with random weights of
+// --seed, which is then said on console.err, as notes about the model are. `identify`: fills LoadedModel::identity,
+// which may read all weights once more (IdentifyModel).
 absl::StatusOr<LoadedModel> LoadModel(const FlagSet& flags, const ModelFlags& values, ExecutionContext& context,
                                       Console& console, bool identify = false);
 

@@ -18,11 +18,14 @@ void DefineTokenizerFlags(FlagSet& flags, TokenizerFlags* values) {
 
 void NoteBrokenTokenizer(const std::string& path, Console& console) {
   if (path.empty()) return;
+  const AbandonableStep opening(console);
   const absl::Status status = OpenTokenizer(path).status();
   if (!status.ok()) PrintNote(console, absl::StrCat("the tokenizer cannot be used: ", status.message()));
 }
 
-absl::StatusOr<std::unique_ptr<Tokenizer>> LoadTokenizer(const FlagSet& flags, const TokenizerFlags& values) {
+absl::StatusOr<std::unique_ptr<Tokenizer>> LoadTokenizer(const FlagSet& flags, const TokenizerFlags& values,
+                                                         Console& console) {
+  const AbandonableStep loading(console);
   if (!values.tokenizer.empty()) return OpenTokenizer(values.tokenizer);
   if (values.model.empty()) return flags.Wrong("--tokenizer=FILE or --model=DIR is missing");
   RETURN_IF_ERROR(CheckPathExists(values.model));

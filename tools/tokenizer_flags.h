@@ -22,8 +22,9 @@ void DefineTokenizerFlags(FlagSet& flags, TokenizerFlags* values);
 // Says on console.err what is wrong with a model's tokenizer, for commands that do not need it. "" is fine.
 void NoteBrokenTokenizer(const std::string& path, Console& console);
 
-// Loads the tokenizer that --tokenizer names, or the one in the folder that --model names.
-absl::StatusOr<std::unique_ptr<Tokenizer>> LoadTokenizer(const FlagSet& flags, const TokenizerFlags& values);
+// Loads the tokenizer that --tokenizer names, or the one in the folder that --model names. Ctrl-C ends that at once.
+absl::StatusOr<std::unique_ptr<Tokenizer>> LoadTokenizer(const FlagSet& flags, const TokenizerFlags& values,
+                                                         Console& console);
 
 }  // namespace kvm
 

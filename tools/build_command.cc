@@ -93,13 +93,15 @@ int64_t NewBytes(const Composition& composition) {
 // How the report calls what is drawn.
 std::string NewOrigin(const BuildFlags& values) { return absl::StrCat("new (seed ", values.model.seed, ")"); }
 
-absl::Status WriteModel(const BuildFlags& values, const Composition& composition, Console& console) {
+absl::Status WriteModel(const FlagSet& flags, const BuildFlags& values, const Composition& composition,
+                        Console& console) {
   const int64_t bytes = NewBytes(composition);
   RETURN_IF_ERROR(CheckFitsInMemory("the new weights", static_cast<double>(bytes), "choose a smaller stack"));
   if (bytes > 0) {
     console.err << "drawing " << FormatBytes(bytes) << " of weights with seed " << values.model.seed << std::endl;
   }
   ThreadPool pool(static_cast<int>(values.model.threads));
+  NoteThreads(flags, values.model.threads, pool, console);
   InitializerOptions options;
   options.seed = static_cast<uint64_t>(values.model.seed);
   options.block_output_gain = values.block_output_gain;
@@ -152,7 +154,7 @@ absl::Status RunBuild(absl::Span<const std::string> args, Console& console) {
       RETURN_IF_ERROR(CheckOutsideModel(values.out, checkpoint->model.path));
     }
     RETURN_IF_ERROR(CheckCanMakeFolder(values.out));
-    RETURN_IF_ERROR(WriteModel(values, composition, console));
+    RETURN_IF_ERROR(WriteModel(flags, values, composition, console));
   }
 
   if (values.print_spec) {

@@ -212,6 +212,7 @@ absl::Status RunDemo(absl::Span<const std::string> args, Console& console) {
                 << std::flush;
   }
   ExecutionContext context(static_cast<int>(values.model.threads));
+  NoteThreads(flags, values.model.threads, context.pool, console);
   values.model.threads = context.pool.num_threads();
   constexpr int64_t kSequences = 2;  // decoding is timed on a fork
   RETURN_IF_ERROR(CheckStateFits(spec, options.state, kSequences, values.tokens));

@@ -23,7 +23,6 @@ namespace {
 constexpr size_t kHelpIndent = 30;
 
 std::string RangeText(absl::string_view what, int64_t min, int64_t max) {
-  if (max == std::numeric_limits<int64_t>::max()) return absl::StrCat(what, " of at least ", min);
   return absl::StrCat(what, " from ", min, " to ", max);
 }
 

@@ -160,8 +160,8 @@ void PrintJson(const std::string& path, const SnapshotHeader& header, const Insp
 }
 
 absl::Status WriteMap(const std::string& path, const SnapshotHeader& header, const InspectSnapshotOptions& options) {
-  const bool is_csv = absl::EndsWith(options.map, ".csv");
-  if (!is_csv && !absl::EndsWith(options.map, ".svg")) {
+  const bool is_csv = absl::EndsWithIgnoreCase(options.map, ".csv");
+  if (!is_csv && !absl::EndsWithIgnoreCase(options.map, ".svg")) {
     return absl::InvalidArgumentError(
         absl::StrCat("--map=", options.map, ": expected a name that ends in .svg or .csv"));
   }

@@ -19,6 +19,7 @@
 #include "tools/flag_set.h"
 #include "tools/machine.h"
 #include "tools/model_flags.h"
+#include "tools/note.h"
 #include "tools/output_paths.h"
 #include "tools/progress.h"
 #include "tools/stacked_state.h"
@@ -32,6 +33,9 @@ namespace {
 constexpr int64_t kMaxPiece = 512;
 
 constexpr char kInputName[] = "input_ids";
+constexpr char kMaskName[] = "attention_mask";
+// What models of other libraries take besides.
+constexpr const char* kUnusedInputs[] = {"position_ids", "token_type_ids", "inputs_embeds", "cache_position"};
 
 struct TokenBatch {
   int64_t num_sequences = 0;
@@ -43,7 +47,7 @@ struct TokenBatch {
   }
 };
 
-absl::StatusOr<TokenBatch> ReadTokens(const std::string& path, int64_t vocab_size) {
+absl::StatusOr<TokenBatch> ReadTokens(const std::string& path, int64_t vocab_size, Console& console) {
   ASSIGN_OR_RETURN(const std::unique_ptr<SafetensorsFile> file, SafetensorsFile::Open(path));
   const TensorView* tensor = file->Find(kInputName);
   if (tensor == nullptr) {
@@ -65,7 +69,53 @@ absl::StatusOr<TokenBatch> ReadTokens(const std::string& path, int64_t vocab_siz
     }
     batch.ids[i] = static_cast<int32_t>(id);
   }
+  const TensorView* mask = file->Find(kMaskName);
+  if (mask != nullptr) RETURN_IF_ERROR(CheckMask(path, *mask, batch));
+  for (const char* name : kUnusedInputs) {
+    if (file->Find(name) == nullptr) continue;
+    PrintNote(console, absl::StrCat(path, ": ", name, " changes nothing; only ", kInputName, " is read"));
+  }
   return batch;
+}
+
+bool IsOne(const TensorView& tensor, int64_t i) {
+  const char* const data = static_cast<const char*>(tensor.data);
+  switch (tensor.dtype) {
+    case DType::kI64: {
+      int64_t value;
+      std::memcpy(&value, data + i * static_cast<int64_t>(sizeof(value)), sizeof(value));
+      return value == 1;
+    }
+    case DType::kI32: {
+      int32_t value;
+      std::memcpy(&value, data + i * static_cast<int64_t>(sizeof(value)), sizeof(value));
+      return value == 1;
+    }
+    default:
+      return data[i] == 1;
+  }
+}
+
+// A mask that hides nothing is fine. Others ask for what is not done: every token is taken in by a state, which cannot
+// forget it.
+absl::Status CheckMask(const std::string& path, const TensorView& mask, const TokenBatch& batch) {
+  if (mask.dtype != DType::kI64 && mask.dtype != DType::kI32 && mask.dtype != DType::kU8 &&
+      mask.dtype != DType::kBool) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(path, ": ", kMaskName, " is ", Name(mask.dtype), "; expected I64, I32, U8 or BOOL"));
+  }
+  if (mask.shape != Shape{batch.num_sequences, batch.length}) {
+    return absl::InvalidArgumentError(absl::StrCat(path, ": ", kMaskName, " has shape ", ToString(mask.shape),
+                                                   "; expected that of ", kInputName, ", [", batch.num_sequences, ", ",
+                                                   batch.length, "]"));
+  }
+  for (int64_t i = 0; i < batch.num_sequences * batch.length; ++i) {
+    if (IsOne(mask, i)) continue;
+    return absl::InvalidArgumentError(absl::StrCat(
+        path, ": ", kMaskName, "[", i / batch.length, ", ", i % batch.length, "] is not 1; expected ones alone, as ",
+        "tokens cannot be masked: give sequences of one length without padding, each length in a file of its own"));
+  }
+  return absl::OkStatus();
 }
 
 // What becomes the output file.
@@ -174,7 +224,7 @@ absl::Status RunLogits(absl::Span<const std::string> args, Console& console) {
   ExecutionContext context(static_cast<int>(model_flags.threads));
   ASSIGN_OR_RETURN(const LoadedModel loaded, LoadModel(flags, model_flags, context, console));
   const LanguageModel& model = *loaded.model;
-  ASSIGN_OR_RETURN(const TokenBatch batch, ReadTokens(ids, model.vocab_size()));
+  ASSIGN_OR_RETURN(const TokenBatch batch, ReadTokens(ids, model.vocab_size(), console));
   RETURN_IF_ERROR(CheckStateFits(model.spec(), loaded.options.state, batch.num_sequences, batch.length));
   ASSIGN_OR_RETURN(Results results, AllocateResults(batch, model, hidden));
   std::vector<SequenceState> sequences;

@@ -13,6 +13,7 @@
 #include "absl/status/statusor.h"
 #include "kvm/io/model_file.h"
 #include "kvm/kernels/dtype.h"
+#include "kvm/kernels/thread_pool.h"
 #include "kvm/model/language_model.h"
 #include "kvm/state/model_identity.h"
 #include "tools/console.h"
@@ -32,6 +33,9 @@ struct ModelFlags {
 
   ModelFlags();
 };
+
+// Says on console.err when fewer threads than --threads or its variable asks for can run.
+void NoteThreads(const FlagSet& flags, int64_t asked, const ThreadPool& pool, Console& console);
 
 // What --state can be, for commands that show sizes alone; and the dtype of such a name.
 std::vector<std::string> StateNames();

@@ -8,7 +8,6 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/ascii.h"
-#include "absl/strings/escaping.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -16,6 +15,7 @@
 #include "kvm/io/atomic_file.h"
 #include "kvm/io/token_shards.h"
 #include "kvm/io/tokenizer.h"
+#include "kvm/io/utf8.h"
 #include "kvm/status_macros.h"
 #include "nlohmann/json.hpp"
 #include "tools/command_status.h"
@@ -111,7 +111,7 @@ absl::StatusOr<std::vector<int32_t>> ParseIds(absl::string_view text) {
   for (absl::string_view part : absl::StrSplit(text, absl::ByAnyChar(" ,\t\r\n[]"), absl::SkipEmpty())) {
     int32_t id;
     if (!absl::SimpleAtoi(part, &id)) {
-      return absl::InvalidArgumentError(absl::StrCat("token id ", ids.size(), " is '", absl::CHexEscape(part),
+      return absl::InvalidArgumentError(absl::StrCat("token id ", ids.size(), " is '", Printable(part),
                                                      "'; expected integers, separated by spaces or commas"));
     }
     ids.push_back(id);

@@ -380,5 +380,13 @@ std::pmr::vector<int64_t> UpdateRows(const SlotTokens& tokens, const SlotUpdateO
   return picks;
 }
 
+void RefreshReadout(const MemoryKeyNorm& norm, ValueReadout readout, SlotRows& rows,
+                    std::pmr::memory_resource* memory) {
+  ReadoutRow readout_row(rows, memory);
+  for (int64_t row = 0; row < rows.count; ++row) {
+    RefreshRow(norm, readout, /*touched=*/true, row, rows, readout_row);
+  }
+}
+
 }  // namespace kvm
 #endif  // HWY_ONCE

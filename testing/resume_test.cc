@@ -2,13 +2,16 @@
 // model goes on to the bit as if nothing had happened, on any number of threads.
 
 #include <cstdint>
+#include <cstring>
 #include <memory>
 #include <optional>
 #include <string>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
 #include "gtest/gtest.h"
@@ -19,6 +22,7 @@
 #include "kvm/state/model_identity.h"
 #include "kvm/state/session.h"
 #include "kvm/state/snapshot.h"
+#include "kvm/state/state_fields.h"
 #include "testing/random_weights.h"
 #include "testing/test_stacks.h"
 
@@ -88,6 +92,49 @@ TEST_P(ResumeTest, GoesOnFromAFileToTheBit) {
     EXPECT_EQ(restored->logits, whole.logits) << "after " << first;
     EXPECT_EQ(restored->sampler->draws, whole.sampler->draws);
   }
+}
+
+// What follows from other numbers of a state is not believed.
+bool IsDerived(const std::string& name) {
+  for (const char* const ending : {".readout_keys", ".readout_values", ".readout_key_scales", ".log_counts"}) {
+    if (absl::EndsWith(name, ending)) return true;
+  }
+  return false;
+}
+
+TEST_P(ResumeTest, ForgedReadoutsBecomeThoseOfTheirSums) {
+  const std::unique_ptr<LanguageModel> model = NewModel();
+  Session session;
+  session.state = model->NewSequence();
+  ASSERT_NO_FATAL_FAILURE(Generate(*model, 1, prompt_, 27, sampler_, &session));
+  StateFields honest;
+  session.state.Save(StateWriter(&honest));
+  StateFields forged = honest;
+  std::vector<std::string> copies;
+  copies.reserve(forged.tensors.size());
+  for (StateTensor& tensor : forged.tensors) {
+    if (!IsDerived(tensor.name)) continue;
+    const size_t size = static_cast<size_t>(tensor.view.byte_size());
+    copies.emplace_back(static_cast<const char*>(tensor.view.data), size);
+    copies.back().replace(0, size / 2, size / 2, '\x3e');  // finite, whatever the dtype
+    tensor.view.data = copies.back().data();
+  }
+  SequenceState restored = model->NewSequence();
+  ASSERT_TRUE(restored.Restore(StateReader(forged)).ok());
+  StateFields fields;
+  restored.Save(StateWriter(&fields));
+  ASSERT_EQ(fields.tensors.size(), honest.tensors.size());
+  for (size_t i = 0; i < fields.tensors.size(); ++i) {
+    const TensorView &a = fields.tensors[i].view, &b = honest.tensors[i].view;
+    if (absl::EndsWith(honest.tensors[i].name, ".readout_keys")) continue;  // lanes past the rows are anybody's
+    EXPECT_EQ(std::memcmp(a.data, b.data, static_cast<size_t>(a.byte_size())), 0) << honest.tensors[i].name;
+  }
+  // Keys by what they do.
+  Session other = {std::move(restored), session.tokens, session.logits, session.sampler};
+  ASSERT_NO_FATAL_FAILURE(Generate(*model, 1, {}, 5, std::nullopt, &session));
+  ASSERT_NO_FATAL_FAILURE(Generate(*model, 1, {}, 5, std::nullopt, &other));
+  EXPECT_EQ(other.tokens, session.tokens);
+  EXPECT_EQ(other.logits, session.logits);
 }
 
 INSTANTIATE_TEST_SUITE_P(All, ResumeTest,

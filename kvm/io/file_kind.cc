@@ -4,6 +4,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 
 namespace kvm {
 namespace {
@@ -46,6 +47,8 @@ absl::string_view Describe(FileKind kind) {
       return "looks like an HTML page: a download that went wrong";
     case FileKind::kJson:
       return "looks like JSON";
+    case FileKind::kUtf16:
+      return "looks like text in UTF-16 (save it as UTF-8)";
   }
   return "";
 }
@@ -64,6 +67,8 @@ FileKind DetectFileKind(absl::string_view start) {
   if (absl::StartsWith(start, "GGUF")) return FileKind::kGguf;
   if (start.size() >= 2 && start[0] == '\x80' && start[1] >= 2 && start[1] <= 5) return FileKind::kPickle;
   if (BeginsAsSafetensors(start)) return FileKind::kSafetensors;
+  if (absl::StartsWith(start, "\xFF\xFE") || absl::StartsWith(start, "\xFE\xFF")) return FileKind::kUtf16;
+  absl::ConsumePrefix(&start, "\xEF\xBB\xBF");  // of text in UTF-8
   const size_t text = start.find_first_not_of(" \t\r\n");
   const absl::string_view word = text == absl::string_view::npos ? "" : start.substr(text);
   if (absl::StartsWithIgnoreCase(word, "<!doctype") || absl::StartsWithIgnoreCase(word, "<html")) {

@@ -22,6 +22,7 @@ enum class FileKind {
   kGitLfsPointer,
   kHtml,
   kJson,
+  kUtf16,  // text, with a byte order mark
 };
 
 // `start` is the first kFileKindBytes of a file, or all of a shorter one.

@@ -35,6 +35,10 @@ TEST(DetectFileKind, KnowsWhatPeoplePass) {
       {"<!DOCTYPE html>\n<html></html>", FileKind::kHtml},
       {"\n\n<HTML><body>Not found</body></HTML>", FileKind::kHtml},
       {"{\n  \"metadata\": {}}", FileKind::kJson},
+      {"\xEF\xBB\xBF{}", FileKind::kJson},
+      {"\xEF\xBB\xBF<html>", FileKind::kHtml},
+      {std::string("\xFF\xFE{\0", 4), FileKind::kUtf16},
+      {std::string("\xFE\xFF\0{", 4), FileKind::kUtf16},
   };
   for (const auto& c : cases) EXPECT_EQ(DetectFileKind(c.start), c.kind) << c.start;
 }

@@ -33,7 +33,7 @@ absl::StatusOr<std::string> ResolveHubFolder(const std::string& path) {
   const fs::path main = fs::path(path) / "refs" / "main";
   if (fs::exists(main, error)) {
     ASSIGN_OR_RETURN(const std::string text, ReadFile(main.string()));
-    const std::string name(absl::StripAsciiWhitespace(text));
+    const std::string name(absl::StripAsciiWhitespace(SkipByteOrderMark(text)));
     const bool is_name = !name.empty() && name != "." && name != ".." && name.find('/') == std::string::npos;
     if (is_name && IsFolder(snapshots / name)) return (snapshots / name).string();
     return absl::NotFoundError(absl::StrCat(main.string(), ": names the snapshot '", Printable(name.substr(0, 80)),

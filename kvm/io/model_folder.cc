@@ -11,11 +11,11 @@
 #include "kvm/io/hub_cache.h"
 #include "kvm/io/huggingface.h"
 #include "kvm/io/mapped_file.h"
-#include "kvm/io/open_tokenizer.h"
 #include "kvm/io/path_check.h"
 #include "kvm/io/safetensors.h"
 #include "kvm/io/sharded_weights.h"
 #include "kvm/io/stack_file.h"
+#include "kvm/io/tokenizer_files.h"
 #include "kvm/model/parameters.h"
 #include "kvm/status_macros.h"
 

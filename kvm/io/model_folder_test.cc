@@ -238,7 +238,8 @@ TEST_F(ModelFolderTest, RefusesBadShardIndexes) {
   EXPECT_THAT(error(R"({"weight_map": {"a": 1}})"), HasSubstr("\"a\": got 1"));
   EXPECT_THAT(error(R"({"weight_map": {"a": "../shard0.safetensors"}})"), HasSubstr("expected the name of a file"));
   EXPECT_THAT(error(R"({"weight_map": {"a": ".."}})"), HasSubstr("expected the name of a file"));
-  EXPECT_THAT(error(R"({"weight_map": {"a": "shard0.safetensors"}})"), HasSubstr("lacks tensor \"a\""));
+  EXPECT_THAT(error(R"({"weight_map": {"a": "shard0.safetensors"}})"),
+              HasSubstr("shard0.safetensors: a: missing, though "));
   EXPECT_THAT(error(R"({"weight_map": {"a": "shard2.safetensors"}})", absl::StatusCode::kNotFound),
               HasSubstr("shard2.safetensors"));
 }
@@ -268,7 +269,34 @@ TEST_F(ModelFolderTest, SaysWhyATensorOfAShardIsMissing) {
   const size_t digit = text.find("shard", entry) + 5;
   swapped[digit] = text[digit] == '0' ? '1' : '0';
   Write(index, swapped);
-  EXPECT_THAT(OpenError(Path("m"), absl::StatusCode::kInvalidArgument), HasSubstr("lacks tensor \"lm_head.weight\""));
+  EXPECT_THAT(OpenError(Path("m"), absl::StatusCode::kInvalidArgument),
+              HasSubstr("safetensors: lm_head.weight: missing, though "));
+}
+
+// Whatever is wrong with shards is said of all of them at once.
+TEST_F(ModelFolderTest, NamesAllShardsAtFault) {
+  CopyGolden("m");
+  Shard("m");
+  const std::string index = "m/model.safetensors.index.json";
+  Write(index, R"({"weight_map": {"a": "x.safetensors", "b": "shard0.safetensors", "c": "y.safetensors",
+                                  "d": "x.safetensors"}})");
+  EXPECT_THAT(OpenError(Path("m"), absl::StatusCode::kNotFound),
+              ::testing::MatchesRegex(".*/m: 2 of 3 shards are missing: x.safetensors, y.safetensors; .*index.json "
+                                      "puts 3 tensors there"));
+  fs::create_symlink("blobs/x", Path("m/x.safetensors"));
+  EXPECT_THAT(OpenError(Path("m"), absl::StatusCode::kNotFound),
+              ::testing::MatchesRegex(".*m/x.safetensors: a link to blobs/x, which is not there; .*m/y.safetensors: "
+                                      "this shard is missing; .*index.json puts 1 tensor there"));
+  Write("m/y.safetensors", "GGUF");
+  fs::remove(Path("m/x.safetensors"));
+  Write("m/x.safetensors", "PK\x03\x04");
+  const std::string error = OpenError(Path("m"), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(error, HasSubstr("m/x.safetensors: "));
+  EXPECT_THAT(error, HasSubstr("m/y.safetensors: "));
+  EXPECT_THAT(error, HasSubstr("m/shard0.safetensors: b: missing, though "));
+  Write(index, R"({"weight_map": {"a": "../x", "b": "shard0.safetensors", "c": 7}})");
+  EXPECT_THAT(OpenError(Path("m"), absl::StatusCode::kInvalidArgument),
+              HasSubstr(R"(weight_map: "a": got "../x"; "c": got 7, expected the name of a file)"));
 }
 
 // What a file has too much stays short however much it is, and a key that is missing is pointed at.

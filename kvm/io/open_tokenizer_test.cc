@@ -1,6 +1,5 @@
 #include "kvm/io/open_tokenizer.h"
 
-#include <filesystem>
 #include <memory>
 #include <string>
 #include <vector>
@@ -102,25 +101,13 @@ TEST(OpenTokenizer, TellsWhatModelsAreUsedToHaveBeforeText) {
   EXPECT_EQ(llama->TokenBytes(llama->end_of_text()), "<|end_of_text|>");
 }
 
-TEST(FindTokenizerFile, PrefersJsonThenTheFirstVocabulary) {
-  const std::string folder = testing::TempDir() + "/folder";
-  std::filesystem::create_directories(folder);
-  EXPECT_EQ(FindTokenizerFile(folder), "");
-  EXPECT_EQ(FindTokenizerFile(folder + "/absent"), "");
-  for (const char* name : {"/vocab.txt", "/rwkv_vocab_v2.txt", "/rwkv_vocab_v1.txt"}) {
-    ASSERT_TRUE(WriteFileAtomically(folder + name, "1 'a' 1\n").ok());
-  }
-  EXPECT_EQ(FindTokenizerFile(folder), folder + "/rwkv_vocab_v1.txt");
-  ASSERT_TRUE(WriteFileAtomically(folder + "/tokenizer.json", "{}").ok());
-  EXPECT_EQ(FindTokenizerFile(folder), folder + "/tokenizer.json");
-}
-
-TEST(TokenizerFileName, IsOneThatIsFound) {
-  EXPECT_EQ(*TokenizerFileName("absent/rwkv_vocab_v20230424.txt"), "rwkv_vocab_v20230424.txt");
-  EXPECT_EQ(*TokenizerFileName("absent/tokenizer.json"), "tokenizer.json");
-  EXPECT_EQ(*TokenizerFileName(absl::StrCat(kFolder, "world_vocabulary.txt")), "rwkv_vocab.txt");
-  EXPECT_EQ(*TokenizerFileName(absl::StrCat(kFolder, "qwen.json")), "tokenizer.json");
-  EXPECT_FALSE(TokenizerFileName("absent/other.json").ok());
+TEST(OpenTokenizer, KnowsAVocabularyBehindAByteOrderMark) {
+  const std::string path = testing::TempDir() + "/marked.txt";
+  ASSERT_TRUE(WriteFileAtomically(path,
+                                  "\xEF\xBB\xBF"
+                                  "1 'a' 1\n")
+                  .ok());
+  EXPECT_EQ(MustOpen(path)->TokenBytes(1), "a");
 }
 
 }  // namespace

@@ -103,7 +103,12 @@ class HeaderHandler : public nlohmann::json_sax<Json> {
   bool number_float(double, const std::string& text) override {
     return Unexpected(absl::StrCat("the number ", text.substr(0, 40)));
   }
-  bool null() override { return Unexpected("null"); }
+  bool null() override {
+    // The reference library takes this for no metadata.
+    if (place_ != Place::kEntry || name_ != kSafetensorsMetadata) return Unexpected("null");
+    place_ = Place::kTop;
+    return true;
+  }
   bool boolean(bool value) override { return Unexpected(value ? "true" : "false"); }
   bool binary(Json::binary_t&) override { return Unexpected("binary data"); }
 

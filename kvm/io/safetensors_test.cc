@@ -89,6 +89,21 @@ TEST(SafetensorsFile, ReadsEmptyFilesScalarsEmptyTensorsAndUnalignedData) {
   EXPECT_THAT(ReadFloats(*(*mixed)->Find("e0")), IsEmpty());
 }
 
+TEST(SafetensorsFile, TakesMetadataOfNullForNone) {
+  const std::string tensor = R"("w":{"dtype":"U8","shape":[],"data_offsets":[0,1]})";
+  for (const std::string& header :
+       {R"({"__metadata__":null,)" + tensor + "}", "{" + tensor + R"(,"__metadata__":null})"}) {
+    const auto file = OpenBytes(FileBytes(header, "\x07"));
+    ASSERT_TRUE(file.ok()) << file.status();
+    EXPECT_THAT((*file)->metadata(), IsEmpty());
+    EXPECT_THAT(ReadFloats(*(*file)->Find("w")), ElementsAre(7.0f));
+  }
+  EXPECT_THAT(std::string(OpenBytes(FileBytes(R"({"__metadata__":null,"__metadata__":{}})", "")).status().message()),
+              HasSubstr("__metadata__ appears twice"));
+  EXPECT_THAT(std::string(OpenBytes(FileBytes(R"({"__metadata__":{"a":null}})", "")).status().message()),
+              HasSubstr("\"a\" is null; expected a string"));
+}
+
 TEST(SafetensorsFile, NamesAFileThatIsNotThere) {
   const absl::Status status = SafetensorsFile::Open(Path("absent")).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kNotFound);

@@ -5,11 +5,15 @@
 #include <utility>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/string_view.h"
 #include "kvm/io/json_fields.h"
 #include "kvm/io/mapped_file.h"
+#include "kvm/io/path_check.h"
 #include "kvm/io/safetensors.h"
+#include "kvm/model/tensor_problems.h"
 #include "kvm/status_macros.h"
 
 namespace kvm {
@@ -43,6 +47,14 @@ class ShardedWeights : public WeightSource {
   std::map<std::string, const TensorView*, std::less<>> tensors_;
 };
 
+// What is common to layers in messages, and the most entries of the index that one names.
+constexpr char kLayers[] = "transformer.h.";
+constexpr size_t kMostProblems = 20;
+
+std::string InFolder(const std::string& folder, const std::string& file) {
+  return (std::filesystem::path(folder) / file).string();
+}
+
 bool IsPlainFileName(const std::string& name) {
   return !name.empty() && name != "." && name != ".." &&
          name.find_first_of(std::string("/\\\0", 3)) == std::string::npos;
@@ -73,6 +85,52 @@ void NoteUnnamed(const SafetensorsFile& shard, const nlohmann::json& map, const 
                                 index_path, " and not read (", unnamed[0], unnamed.size() > 1 ? ", ..." : "", ")"));
 }
 
+// The tensors that the index expects in each file.
+using Shards = std::map<std::string, std::vector<std::string>>;
+
+absl::StatusOr<Shards> ReadWeightMap(const nlohmann::json& map, const std::string& index_path) {
+  Shards shards;
+  std::vector<std::string> problems;
+  for (const auto& [tensor, file] : map.items()) {
+    if (file.is_string() && IsPlainFileName(file.get_ref<const std::string&>())) {
+      shards[file.get<std::string>()].push_back(tensor);
+    } else if (problems.size() < kMostProblems) {
+      problems.push_back(absl::StrCat(ShortJson(tensor), ": got ", ShortJson(file)));
+    } else {
+      problems.back() = "...";
+    }
+  }
+  if (problems.empty()) return shards;
+  return absl::InvalidArgumentError(absl::StrCat(index_path, ": weight_map: ", absl::StrJoin(problems, "; "),
+                                                 ", expected the name of a file beside the index"));
+}
+
+// NotFound that names all shards that are not there; what else keeps one from being seen is said as well.
+absl::Status CheckShardsExist(const std::string& folder, const Shards& shards, const std::string& index_path) {
+  std::vector<std::string> missing, problems;
+  size_t tensors = 0;
+  for (const auto& [file, expected] : shards) {
+    const absl::Status exists = CheckPathExists(InFolder(folder, file));
+    if (absl::IsNotFound(exists)) {
+      missing.push_back(file);
+      tensors += expected.size();
+    } else if (!exists.ok()) {
+      problems.emplace_back(exists.message());
+    }
+  }
+  const std::string puts =
+      absl::StrCat("; ", index_path, " puts ", tensors, tensors == 1 ? " tensor there" : " tensors there");
+  if (missing.size() == 1) {
+    problems.push_back(absl::StrCat(InFolder(folder, missing[0]), ": this shard is missing", puts));
+  } else if (!missing.empty()) {
+    problems.push_back(absl::StrCat(folder, ": ", missing.size(), " of ", shards.size(),
+                                    " shards are missing: ", absl::StrJoin(missing, ", "), puts));
+  }
+  if (problems.empty()) return absl::OkStatus();
+  const std::string message = absl::StrJoin(problems, "; ");
+  return missing.empty() ? absl::FailedPreconditionError(message) : absl::NotFoundError(message);
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<WeightSource>> OpenShardedWeights(const std::string& folder,
@@ -86,35 +144,32 @@ absl::StatusOr<std::unique_ptr<WeightSource>> OpenShardedWeights(const std::stri
         absl::StrCat(index_path, ": weight_map: expected an object of tensor names and file names"));
   }
 
-  std::map<std::string, std::vector<std::string>> shards;  // the tensors that the index expects in each file
-  for (const auto& [tensor, file] : map->items()) {
-    if (!file.is_string() || !IsPlainFileName(file.get<std::string>())) {
-      return absl::InvalidArgumentError(absl::StrCat(index_path, ": weight_map: ", ShortJson(tensor), ": got ",
-                                                     ShortJson(file),
-                                                     ", expected the name of a file beside the index"));
-    }
-    shards[file.get<std::string>()].push_back(tensor);
-  }
+  ASSIGN_OR_RETURN(const Shards shards, ReadWeightMap(*map, index_path));
+  RETURN_IF_ERROR(CheckShardsExist(folder, shards, index_path));
   auto weights = std::make_unique<ShardedWeights>(index_path);
+  std::vector<std::string> problems;
+  absl::StatusCode code = absl::StatusCode::kInvalidArgument;
   for (const auto& [file, tensors] : shards) {
-    const std::string path = (std::filesystem::path(folder) / file).string();
-    absl::StatusOr<std::unique_ptr<SafetensorsFile>> shard = SafetensorsFile::Open(path);
-    if (absl::IsNotFound(shard.status())) {
-      return absl::NotFoundError(absl::StrCat(path, ": this shard is missing; ", index_path, " puts ", tensors.size(),
-                                              tensors.size() == 1 ? " tensor there" : " tensors there"));
+    absl::StatusOr<std::unique_ptr<SafetensorsFile>> shard = SafetensorsFile::Open(InFolder(folder, file));
+    if (!shard.ok()) {
+      if (problems.empty()) code = shard.status().code();
+      problems.emplace_back(shard.status().message());
+      continue;
     }
-    RETURN_IF_ERROR(shard.status());
+    TensorProblems lacking(kLayers);
     for (const std::string& tensor : tensors) {
       const TensorView* const view = (*shard)->Find(tensor);
       if (view == nullptr) {
-        return absl::InvalidArgumentError(
-            absl::StrCat(path, ": lacks tensor ", ShortJson(tensor), " that ", index_path, " puts there"));
+        lacking.Add(tensor, absl::StrCat("missing, though ", index_path, " puts it here"));
+      } else {
+        weights->Add(tensor, view);
       }
-      weights->Add(tensor, view);
     }
+    if (!lacking.empty()) problems.push_back(absl::StrCat((*shard)->Description(), ": ", lacking.Join()));
     NoteUnnamed(**shard, *map, index_path, notes);
     weights->Keep(*std::move(shard));
   }
+  if (!problems.empty()) return absl::Status(code, absl::StrJoin(problems, "; "));
   NoteTotalSize(index, *weights, index_path, notes);
   return std::unique_ptr<WeightSource>(std::move(weights));
 }

@@ -4,6 +4,7 @@
 #include "absl/strings/string_view.h"
 #include "kvm/io/file_kind.h"
 #include "kvm/io/mapped_file.h"
+#include "kvm/io/utf8.h"
 #include "kvm/model/stack_spec.h"
 #include "kvm/status_macros.h"
 
@@ -11,7 +12,7 @@ namespace kvm {
 
 absl::StatusOr<StackSpec> ReadStackFile(const std::string& path) {
   ASSIGN_OR_RETURN(const std::string text, ReadFile(path));
-  absl::StatusOr<StackSpec> spec = ParseStackSpec(text, path);
+  absl::StatusOr<StackSpec> spec = ParseStackSpec(SkipByteOrderMark(text), path);
   if (spec.ok()) return spec;
   return absl::Status(spec.status().code(), absl::StrCat(spec.status().message(),
                                                          LooksLike(absl::string_view(text).substr(0, kFileKindBytes))));

@@ -10,8 +10,8 @@
 namespace kvm {
 
 // Parses one JSON value that is all of `text`. InvalidArgument, beginning with `source` and naming the byte or key, for
-// anything that is not JSON, for text that is not UTF-8, for a key that an object has twice, and for values nested more
-// than 100 deep. Never throws.
+// anything that is not JSON, for text that is not UTF-8 (which a byte order mark may precede), for a key that an object
+// has twice, and for values nested more than 100 deep. Never throws.
 absl::StatusOr<nlohmann::json> ParseStrictJson(absl::string_view text, const std::string& source);
 
 }  // namespace kvm

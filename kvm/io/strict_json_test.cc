@@ -33,6 +33,12 @@ TEST(ParseStrictJson, BuildsTheValue) {
   EXPECT_EQ(*ParseStrictJson("7", "f"), 7);
 }
 
+TEST(ParseStrictJson, TakesAByteOrderMarkInFront) {
+  EXPECT_EQ(*ParseStrictJson("\xEF\xBB\xBF[1]", "f"), nlohmann::json::array({1}));
+  EXPECT_FALSE(ParseStrictJson("[1,\xEF\xBB\xBF 2]", "f").ok());
+  EXPECT_THAT(std::string(ParseStrictJson("\xFF\xFE[", "f").status().message()), HasSubstr("text in UTF-16"));
+}
+
 TEST(ParseStrictJson, NamesWhatIsWrong) {
   const struct {
     std::string text;

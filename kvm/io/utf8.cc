@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 
 namespace kvm {
 namespace {
@@ -84,6 +85,11 @@ size_t FindInvalidUtf8(absl::string_view text) {
     position += step.length;
   }
   return position;
+}
+
+absl::string_view SkipByteOrderMark(absl::string_view text) {
+  absl::ConsumePrefix(&text, "\xEF\xBB\xBF");
+  return text;
 }
 
 std::string Quoted(absl::string_view text) {

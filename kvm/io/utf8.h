@@ -29,6 +29,9 @@ Utf8Step FirstUtf8(absl::string_view text);
 // The offset of the first byte that belongs to no whole character; text.size() when all of it is UTF-8.
 size_t FindInvalidUtf8(absl::string_view text);
 
+// `text` without the byte order mark (EF BB BF) that some editors put in front of UTF-8.
+absl::string_view SkipByteOrderMark(absl::string_view text);
+
 // `text` in quotes for messages: as Printable shows it, with backslashes before quotes and backslashes, cut after 200
 // bytes.
 std::string Quoted(absl::string_view text);

@@ -90,6 +90,7 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> ParseWorldVocabulary(absl::string_vie
   if (invalid != text.size()) {
     return absl::InvalidArgumentError(absl::StrCat(source, ": not UTF-8 at byte ", invalid));
   }
+  text = SkipByteOrderMark(text);
   std::vector<std::string> token_bytes(kIds);
   std::vector<std::pair<std::string, int32_t>> tokens;
   absl::flat_hash_set<std::string> seen;

@@ -53,6 +53,19 @@ TEST(WorldTokenizer, EncodesByTheLongestTokenAndDecodes) {
   EXPECT_EQ(count, 22);
 }
 
+TEST(WorldTokenizer, TakesAByteOrderMarkBeforeTheFirstLine) {
+  EXPECT_EQ(MustParse("\xEF\xBB\xBF"
+                      "7 'ab' 2\n")
+                ->TokenBytes(7),
+            "ab");
+  EXPECT_THAT(std::string(ParseWorldVocabulary("7 'ab' 2\n\xEF\xBB\xBF"
+                                               "8 'c' 1\n",
+                                               "v")
+                              .status()
+                              .message()),
+              HasSubstr("line 2: the id is"));
+}
+
 TEST(WorldTokenizer, HasTheIdsOfTheFormat) {
   const auto tokenizer = MustParse("1 'a' 1\n65535 b'\\xff' 1\r\n7 'a b\\n' 4");
   EXPECT_EQ(tokenizer->vocab_size(), 65536);

@@ -13,6 +13,9 @@
 namespace kvm {
 namespace {
 
+// How far from the file's end an end record may be: as far as the longest comment reaches.
+constexpr size_t kLongestTail = 0xffff;
+
 // The little-endian number in `size` bytes from `at`, which lie inside.
 uint64_t Number(absl::string_view bytes, size_t at, size_t size) {
   uint64_t number = 0;
@@ -78,6 +81,7 @@ class Reader {
     return absl::InvalidArgumentError(absl::StrCat(source_, ": entry ", Quoted(name), ": ", why));
   }
 
+  std::optional<size_t> FindEndRecord() const;  // of at least kZipEndRecordSize bytes
   absl::StatusOr<Directory> FindDirectory() const;
   absl::StatusOr<Directory> ReadZip64End(size_t end_record) const;
   absl::StatusOr<Header> ReadHeader(size_t* at, size_t end) const;
@@ -115,16 +119,28 @@ absl::StatusOr<Directory> Reader::ReadZip64End(size_t end_record) const {
   return directory;
 }
 
+// The end record is the last thing but for a comment that it gives the length of. Where no record says so, the last one
+// counts, and what else is behind it belongs to nothing: so do PyTorch's own reader and Python's take such files.
+std::optional<size_t> Reader::FindEndRecord() const {
+  const size_t last = bytes_.size() - kZipEndRecordSize;
+  const size_t first = last - std::min(last, kLongestTail);
+  std::optional<size_t> with_tail;
+  for (size_t at = last + 1; at-- > first;) {
+    if (U32(bytes_, at) != kZipEndRecord || U16(bytes_, at + 20) > last - at) continue;
+    if (U16(bytes_, at + 20) == last - at) return at;
+    if (!with_tail.has_value()) with_tail = at;
+  }
+  return with_tail;
+}
+
 absl::StatusOr<Directory> Reader::FindDirectory() const {
   if (bytes_.size() < kZipEndRecordSize) return Fail(absl::StrCat("only ", bytes_.size(), " bytes"));
-  // The end record is the last thing but for a comment that it gives the length of.
-  const size_t last = bytes_.size() - kZipEndRecordSize;
-  const size_t first = last - std::min<size_t>(last, 0xffff);
-  size_t at = last + 1;
-  do {
-    if (at == first) return Fail("no end record; the file may be cut short");
-    --at;
-  } while (U32(bytes_, at) != kZipEndRecord || U16(bytes_, at + 20) != last - at);
+  const std::optional<size_t> end_record = FindEndRecord();
+  if (!end_record.has_value()) {
+    return Fail(absl::StrCat("no end record in its last ", std::min(bytes_.size(), kZipEndRecordSize + kLongestTail),
+                             " bytes: the file is cut short, or more than that stands behind its end"));
+  }
+  const size_t at = *end_record;
 
   const absl::string_view record = bytes_.substr(at);
   const Directory small = {U32(record, 16), U32(record, 12), U16(record, 10)};

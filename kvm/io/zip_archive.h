@@ -25,8 +25,8 @@ struct ZipEntry {
 // The entries of an archive (zip64 or not) in the order of its central directory. InvalidArgument, beginning with
 // `source` and naming the entry, for anything but a well-formed archive of stored entries: other compression,
 // encryption, several disks, names that repeat, sizes and offsets beyond the file, entries that overlap each other or
-// the directory, local headers that disagree with it, bytes before, between or behind the directory's parts. Uses
-// memory in proportion to the directory alone.
+// the directory, local headers that disagree with it, bytes before or between the directory's parts. Up to 65,535 bytes
+// behind the archive's end are passed over. Uses memory in proportion to the directory alone.
 absl::StatusOr<std::vector<ZipEntry>> ReadZipArchive(absl::Span<const uint8_t> bytes, const std::string& source);
 
 // The names of an archive's entries, whatever these are, as far as its directory can be read: for messages about what

@@ -89,7 +89,9 @@ absl::Span<const float> Sampler::Penalized(absl::Span<const float> logits) {
 
 int32_t Sampler::Draw(absl::Span<const float> logits, float largest) {
   const SamplerOptions& options = state_.options;
-  weights_.assign(logits.begin(), logits.end());
+  weights_.resize(logits.size());
+  std::transform(logits.begin(), logits.end(), weights_.begin(),
+                 [](float x) { return std::isnan(x) ? -std::numeric_limits<float>::infinity() : x; });
   // Finite, so that a logit of −inf stays without weight.
   const double temperature = std::min<double>(options.temperature, std::numeric_limits<float>::max());
   SoftmaxWeights({weights_.data(), 1, static_cast<int64_t>(weights_.size())}, largest, static_cast<float>(temperature));

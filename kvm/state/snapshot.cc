@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "kvm/io/mapped_file.h"
 #include "kvm/io/utf8.h"
+#include "kvm/state/finite_tensors.h"
 #include "kvm/state/snapshot_layout.h"
 #include "kvm/state/state_fields.h"
 #include "kvm/status_macros.h"
@@ -53,6 +54,15 @@ absl::StatusOr<std::vector<int32_t>> TokensOf(const SnapshotLayout& layout, absl
   return tokens;
 }
 
+// That the state's numbers are such.
+absl::Status CheckState(const SnapshotLayout& layout, absl::string_view file, const std::string& path) {
+  for (const SnapshotSection& section : layout.header.tensors()) {
+    const absl::Status finite = CheckFinite({section.name(), ViewOf(section, layout, file)});
+    if (!finite.ok()) return absl::Status(finite.code(), absl::StrCat(path, ": ", absl::CEscape(finite.message())));
+  }
+  return absl::OkStatus();
+}
+
 absl::Status RestoreState(const SnapshotLayout& layout, absl::string_view file, const std::string& path,
                           SequenceState* state) {
   StateFields fields;
@@ -79,6 +89,7 @@ absl::StatusOr<Session> ReadSnapshot(const std::string& path, const ModelIdentit
   ASSIGN_OR_RETURN(const SnapshotLayout layout, ParseSnapshot(bytes, path));
   RETURN_IF_ERROR(CheckIdentity(layout.header.model(), identity, path));
   RETURN_IF_ERROR(CheckData(layout, bytes, path));
+  RETURN_IF_ERROR(CheckState(layout, bytes, path));
   Session session;
   ASSIGN_OR_RETURN(session.tokens, TokensOf(layout, bytes, path));
   if (layout.header.has_logits()) session.logits = ReadFloats(ViewOf(layout.header.logits(), layout, bytes));
@@ -125,6 +136,7 @@ absl::Status CheckSnapshot(const std::string& path) {
   ASSIGN_OR_RETURN(const MappedFile file, MappedFile::Open(path));
   ASSIGN_OR_RETURN(const SnapshotLayout layout, ParseSnapshot(BytesOf(file), path));
   RETURN_IF_ERROR(CheckData(layout, BytesOf(file), path));
+  RETURN_IF_ERROR(CheckState(layout, BytesOf(file), path));
   return TokensOf(layout, BytesOf(file), path).status();
 }
 

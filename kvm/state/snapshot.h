@@ -23,13 +23,14 @@
 namespace kvm {
 
 // Writes a file atomically (kvm/io/atomic_file.h) and makes no copy of the state. InvalidArgument for a session whose
-// tokens are not as many as its state has taken in, and for sampler options that cannot be; the errors of AtomicFile.
-// Tests pass `operations` that fail.
+// tokens are not as many as its state has taken in, for a state with NaN or infinity in it, naming layer and tensor,
+// and for sampler options that cannot be; the errors of AtomicFile. Tests pass `operations` that fail.
 absl::Status WriteSnapshot(const std::string& path, const Session& session, const ModelIdentity& identity,
                            std::shared_ptr<FileOperations> operations = std::make_shared<FileOperations>());
 
 // Reads and checks a whole file: every byte is under a checksum. `fresh` is a new sequence of the model.
-// InvalidArgument naming `path` and the section at fault for anything but an intact snapshot; FailedPrecondition with
+// InvalidArgument naming `path` and the section at fault for anything but an intact snapshot, and for a state with NaN
+// or infinity in it; FailedPrecondition with
 // both fingerprints for one of another model, and with both values for one computed with other options; Unimplemented
 // for a newer version of the format, which may be intact. NotFound when there is no file.
 absl::StatusOr<Session> ReadSnapshot(const std::string& path, const ModelIdentity& identity, SequenceState fresh);

@@ -9,6 +9,7 @@
 #include <cstring>
 #include <filesystem>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <string>
 #include <utility>
@@ -327,6 +328,41 @@ TEST_F(SnapshotTest, NegativeTokensAreRefused) {
   EXPECT_THAT(ErrorOf(), HasSubstr("section tokens: token 7 is -5; expected at least 0"));
   EXPECT_FALSE(ReadSnapshotTokens(path_).ok());
   EXPECT_FALSE(CheckSnapshot(path_).ok());
+}
+
+TEST_F(SnapshotTest, AStateWithNanIsNotWrittenAndItsLayerIsNamed) {
+  Session session = TestSession(3, 10, 4);
+  Write(session);
+  const std::string before = ReadFile(path_).value();
+  session.state.layer(1).anchor_shift[1] = std::nanf("");
+  const absl::Status status = WriteSnapshot(path_, session, TestIdentity());
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(status.message()),
+              AllOf(StartsWith(path_), HasSubstr("layer 1: state tensor layer.1.anchor_shift: element 1 of 2 is NaN")));
+  EXPECT_EQ(ReadFile(path_).value(), before);
+  EXPECT_EQ(NumFiles(), 1);
+}
+
+TEST_F(SnapshotTest, AFileWithInfinityInItsStateIsRefused) {
+  Write(TestSession(3, 10, 4));
+  std::string file = ReadFile(path_).value();
+  const SnapshotHeader header = ReadSnapshotHeader(path_).value();
+  uint64_t length;
+  std::memcpy(&length, &file[16], sizeof(length));
+  const uint64_t data = (32 + length + 63) / 64 * 64;
+  const float infinity = -std::numeric_limits<float>::infinity();
+  for (int i = 0; i < header.tensors_size(); ++i) {
+    const SnapshotSection& section = header.tensors(i);
+    if (section.dtype() != "F32") continue;
+    std::string forged = file;
+    std::memcpy(&forged[data + section.offset() + section.size() - sizeof(infinity)], &infinity, sizeof(infinity));
+    ASSERT_TRUE(WriteFileAtomically(path_, forged).ok());
+    ContentHash hash;
+    hash.Add(absl::string_view(forged).substr(data + section.offset(), section.size()));
+    ChangeHeader([&](SnapshotHeader* h) { h->mutable_tensors(i)->set_hash(hash.Value()); });
+    EXPECT_THAT(ErrorOf(), AllOf(StartsWith(path_), HasSubstr("state tensor " + section.name() + ": element ")));
+    EXPECT_EQ(CheckSnapshot(path_).code(), absl::StatusCode::kInvalidArgument) << section.name();
+  }
 }
 
 TEST_F(SnapshotTest, AnotherVersionAndOtherFilesAreNamed) {

@@ -6,6 +6,7 @@
 #include "kvm/io/atomic_file.h"
 #include "kvm/io/content_hash.h"
 #include "kvm/kernels/dtype.h"
+#include "kvm/state/finite_tensors.h"
 #include "kvm/state/sampler_state.h"
 #include "kvm/state/snapshot.h"
 #include "kvm/state/snapshot_layout.h"
@@ -125,6 +126,12 @@ absl::Status WriteSnapshot(const std::string& path, const Session& session, cons
   }
   StateFields fields;
   session.state.Save(StateWriter(&fields));
+  for (const StateTensor& tensor : fields.tensors) {
+    const absl::Status finite = CheckFinite(tensor);
+    if (finite.ok()) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat(path, ": ", finite.message(), "; such a state is not kept, the model's weights may be broken"));
+  }
   const std::vector<StateTensor> sections = SectionsOf(session, fields);
   const std::string header = HeaderOf(session, identity, fields, sections).SerializeAsString();
   if (header.size() > kMaxSnapshotHeader) {

@@ -103,8 +103,10 @@ StateReader StateReader::Part(absl::string_view name) const {
   return StateReader(index_, absl::StrCat(prefix_, name, "."));
 }
 
+std::string StateReader::FullName(absl::string_view name) const { return absl::StrCat(prefix_, name); }
+
 absl::StatusOr<int64_t> StateReader::Number(absl::string_view name, int64_t min, int64_t max) const {
-  const std::string full = absl::StrCat(prefix_, name);
+  const std::string full = FullName(name);
   const std::string expected = min == max ? absl::StrCat(min) : absl::StrCat(min, " to ", max);
   ASSIGN_OR_RETURN(const StateNumber* const number, Take(index_->numbers, "number", full, expected));
   if (number->value >= min && number->value <= max) return number->value;
@@ -113,7 +115,7 @@ absl::StatusOr<int64_t> StateReader::Number(absl::string_view name, int64_t min,
 
 absl::StatusOr<TensorView> StateReader::View(absl::string_view name, DType dtype, const Shape& shape) const {
   if (IsEmpty(shape)) return TensorView{dtype, shape, nullptr};
-  const std::string full = absl::StrCat(prefix_, name);
+  const std::string full = FullName(name);
   const std::string expected = Describe(dtype, shape);
   ASSIGN_OR_RETURN(const StateTensor* const tensor, Take(index_->tensors, "tensor", full, expected));
   if (tensor->view.dtype == dtype && tensor->view.shape == shape) return tensor->view;
@@ -137,8 +139,7 @@ absl::StatusOr<std::vector<int32_t>> StateReader::Ints(absl::string_view name, i
   if (view.data != nullptr) std::memcpy(values.data(), view.data, static_cast<size_t>(view.byte_size()));
   for (size_t i = 0; i < values.size(); ++i) {
     if (values[i] >= min && values[i] <= max) continue;
-    return Problem("tensor", absl::StrCat(prefix_, name), absl::StrCat("[", i, "] is ", values[i]),
-                   absl::StrCat(min, " to ", max));
+    return Problem("tensor", FullName(name), absl::StrCat("[", i, "] is ", values[i]), absl::StrCat(min, " to ", max));
   }
   return values;
 }

@@ -76,6 +76,9 @@ class StateReader {
 
   StateReader Part(absl::string_view name) const;
 
+  // A field's name with all that is before it, for messages.
+  std::string FullName(absl::string_view name) const;
+
   // InvalidArgument naming the number when it is not there once or not within [min, max].
   absl::StatusOr<int64_t> Number(absl::string_view name, int64_t min, int64_t max) const;
   // A tensor's own memory, which may be unaligned: for a shape that depends on what was read, look before allocating.

@@ -12,6 +12,7 @@
 // After foreach_target:
 #include "hwy/contrib/math/math-inl.h"
 #include "hwy/highway.h"
+#include "kvm/kernels/cpu/keep_nan-inl.h"
 #include "kvm/kernels/cpu/partial_vector-inl.h"
 #include "kvm/kernels/cpu/sigmoid-inl.h"
 
@@ -28,13 +29,13 @@ using FloatTag = hn::ScalableTag<float>;
 HWY_INLINE FloatVector SoftplusOf(FloatVector x) {
   const FloatTag d;
   const FloatVector small = hn::Log1p(d, hn::Exp(d, hn::Neg(hn::Abs(x))));
-  return hn::Add(hn::Max(x, hn::Zero(d)), small);
+  return KeepNan(x, hn::Add(hn::Max(x, hn::Zero(d)), small));
 }
 
 // exp(x) for x <= 0. Far below, exp is 0, and −200 stands for everything there, −∞ included.
 HWY_INLINE FloatVector ExpOfNegative(FloatVector x) {
   const FloatTag d;
-  return hn::Exp(d, hn::Max(x, hn::Set(d, -200.0f)));
+  return KeepNan(x, hn::Exp(d, hn::Max(x, hn::Set(d, -200.0f))));
 }
 
 // Σx² over n elements.
@@ -88,8 +89,9 @@ HWY_INLINE void ForEachDecay(MatrixView<float> y, const float* rate, const float
       float* const at = y.row(r) + i;
       const FloatVector x = hn::Add(LoadFirst(d, at, count), LoadFirst(d, bias + i, count));
       // Finite, as infinity times 0 would be no number.
-      const FloatVector rates = hn::Min(LoadFirst(d, rate + i, count), largest);
-      StoreFirst(KeepNan(x, decay(x, rates)), d, at, count);
+      const FloatVector given = LoadFirst(d, rate + i, count);
+      const FloatVector rates = KeepNan(given, hn::Min(given, largest));
+      StoreFirst(decay(x, rates), d, at, count);
     }
   }
 }

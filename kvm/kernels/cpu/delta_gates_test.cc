@@ -128,6 +128,58 @@ TEST(DecayTest, NanStaysNan) {
   });
 }
 
+TEST(DecayTest, NanOfARateOrABiasIsInItsColumn) {
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  ForEveryTarget([&] {
+    for (const Decay& decay : Decays()) {
+      // Above and below 0, where softplus goes two ways.
+      for (const float projection : {-3.0f, 0.0f, 3.0f}) {
+        for (int64_t i : {0, 7, 18}) {
+          std::vector<float> rate(19, 1.0f), bias(19, 0.5f);
+          for (std::vector<float>* poisoned : {&rate, &bias}) {
+            const float before = (*poisoned)[i];
+            (*poisoned)[i] = nan;
+            std::vector<float> y(2 * 19, projection);
+            decay.kernel({y.data(), 2, 19}, rate, bias);
+            (*poisoned)[i] = before;
+            for (int64_t c = 0; c < 2 * 19; ++c) EXPECT_EQ(std::isnan(y[c]), c % 19 == i) << c;
+          }
+        }
+      }
+    }
+  });
+}
+
+TEST(DeltaGatesTest, NanStaysInItsHead) {
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  ForEveryTarget([&] {
+    for (const int64_t at : {0, 11, 19}) {
+      std::vector<float> unit(40, 1.0f);
+      unit[20 + at] = nan;
+      std::vector<float> norm = unit, sigmoid = unit;
+      DeltaUnitLength({unit.data(), 1, 40}, 20, 1.0f);
+      ScaledSigmoid({sigmoid.data(), 1, 40}, 2.0f);
+      std::vector<float> weight(20, 1.0f), gate(40, 1.0f);
+      GatedRmsNorm({norm.data(), 1, 40}, weight, 1e-5f, {});
+      for (int64_t c = 0; c < 40; ++c) {
+        EXPECT_EQ(std::isnan(unit[c]), c >= 20) << c;
+        EXPECT_EQ(std::isnan(norm[c]), c >= 20) << c;
+        EXPECT_EQ(std::isnan(sigmoid[c]), c == 20 + at) << c;
+      }
+      // Of weights and gates, in their channels.
+      std::vector<float> x(40, 1.0f);
+      weight[at] = nan;
+      GatedRmsNorm({x.data(), 1, 40}, weight, 1e-5f, {});
+      for (int64_t c = 0; c < 40; ++c) EXPECT_EQ(std::isnan(x[c]), c % 20 == at) << c;
+      x.assign(40, 1.0f);
+      weight[at] = 1;
+      gate[at] = nan;
+      GatedRmsNorm({x.data(), 1, 40}, weight, 1e-5f, {gate.data(), 1, 40});
+      for (int64_t c = 0; c < 40; ++c) EXPECT_EQ(std::isnan(x[c]), c == at) << c;
+    }
+  });
+}
+
 TEST(GatedRmsNormTest, MatchesReferencePerHead) {
   ForEveryTarget([] {
     for (int64_t dim : {1, 7, 16, 20, 64}) {

@@ -12,6 +12,7 @@
 // After foreach_target:
 #include "hwy/contrib/math/math-inl.h"
 #include "hwy/highway.h"
+#include "kvm/kernels/cpu/keep_nan-inl.h"
 #include "kvm/kernels/cpu/partial_vector-inl.h"
 #include "kvm/kernels/cpu/sigmoid-inl.h"
 
@@ -113,8 +114,7 @@ void SoftmaxWeightsImpl(MatrixView<float> y, float largest, float temperature) {
   ForEachVector(y, [largest, temperature](V yv) HWY_ATTR {
     const V largest_v = Constant(largest);
     const V weight = hn::Exp(D(), hn::Div(hn::Sub(yv, largest_v), Constant(temperature)));
-    // NaN is not below the largest.
-    return hn::IfThenElseZero(hn::Le(yv, largest_v), hn::IfThenElse(hn::Lt(yv, largest_v), weight, Constant(1.0f)));
+    return KeepNan(yv, hn::IfThenElse(hn::Lt(yv, largest_v), weight, Constant(1.0f)));
   });
 }
 

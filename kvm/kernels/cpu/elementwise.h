@@ -2,8 +2,8 @@
 #define KVM_KERNELS_CPU_ELEMENTWISE_H_
 
 // Element by element operations on matrices, in place on their first argument. An element's result depends only on its
-// own inputs, not on where in a row or vector it lies. Shapes of matrix arguments are equal; spans have one entry a
-// column.
+// own inputs, not on where in a row or vector it lies; NaN in any of them gives NaN. Shapes of matrix arguments are
+// equal; spans have one entry a column.
 
 #include "absl/types/span.h"
 #include "kvm/kernels/matrix_view.h"
@@ -45,7 +45,7 @@ void OnePlusElu(MatrixView<float> y);
 void SoftCap(MatrixView<float> y, float cap);
 
 // y = exp((y − largest)/temperature), the softmax's weights before they are divided by their sum: 1 where y = largest,
-// which may be infinite, and 0 where y is NaN. No y is above `largest`; temperature is finite and >= 0.
+// which may be infinite. No y is above `largest`, which is no NaN; temperature is finite and >= 0.
 void SoftmaxWeights(MatrixView<float> y, float largest, float temperature);
 
 // y = exp(−exp(−softplus(−(bias + y)) − 0.5)), RWKV-7's decay; results lie in (exp(−exp(−0.5)), 1).

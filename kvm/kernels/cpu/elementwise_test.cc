@@ -113,15 +113,24 @@ TEST(SoftmaxWeightsTest, AreExponentialsOfDistancesFromTheLargest) {
   });
 }
 
-TEST(SoftmaxWeightsTest, TheLargestCountsOneAndNanNothing) {
-  const float nan = std::numeric_limits<float>::quiet_NaN();
+TEST(SoftmaxWeightsTest, TheLargestCountsOne) {
   ForEveryTarget([&] {
-    std::vector<float> infinite = {1, nan, kInfinity, -kInfinity};
-    SoftmaxWeights({infinite.data(), 1, 4}, kInfinity, 1);
-    EXPECT_EQ(infinite, std::vector<float>({0, 0, 1, 0}));
-    std::vector<float> frozen = {3, nan, 2.999f, -kInfinity, 3};
-    SoftmaxWeights({frozen.data(), 1, 5}, 3, 0);
-    EXPECT_EQ(frozen, std::vector<float>({1, 0, 0, 0, 1}));
+    std::vector<float> infinite = {1, kInfinity, -kInfinity};
+    SoftmaxWeights({infinite.data(), 1, 3}, kInfinity, 1);
+    EXPECT_EQ(infinite, std::vector<float>({0, 1, 0}));
+    std::vector<float> frozen = {3, 2.999f, -kInfinity, 3};
+    SoftmaxWeights({frozen.data(), 1, 4}, 3, 0);
+    EXPECT_EQ(frozen, std::vector<float>({1, 0, 0, 1}));
+  });
+}
+
+TEST(SoftmaxWeightsTest, NanStaysNan) {
+  ForEveryTarget([&] {
+    std::vector<float> y = {1, std::numeric_limits<float>::quiet_NaN(), 3};
+    SoftmaxWeights({y.data(), 1, 3}, 3, 1);
+    EXPECT_NEAR(y[0], std::exp(-2.0), 1e-7);
+    EXPECT_TRUE(std::isnan(y[1]));
+    EXPECT_EQ(y[2], 1);
   });
 }
 

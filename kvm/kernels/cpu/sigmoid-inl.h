@@ -11,17 +11,13 @@
 
 #include "hwy/contrib/math/math-inl.h"
 #include "hwy/highway.h"
+#include "kvm/kernels/cpu/keep_nan-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace kvm {
 namespace HWY_NAMESPACE {
 
 using FloatVector = hwy::HWY_NAMESPACE::Vec<hwy::HWY_NAMESPACE::ScalableTag<float>>;
-
-// `result` where x is a number; Highway's exp makes 0 of NaN.
-HWY_INLINE FloatVector KeepNan(FloatVector x, FloatVector result) {
-  return hwy::HWY_NAMESPACE::IfThenElse(hwy::HWY_NAMESPACE::Eq(x, x), result, x);
-}
 
 // 1/(1 + exp(−x)), through exp(−|x|) alone so that nothing overflows and small results keep their digits.
 HWY_INLINE FloatVector SigmoidOf(FloatVector x) {

@@ -19,6 +19,7 @@
 #include "hwy/cache_control.h"
 #include "hwy/contrib/math/math-inl.h"
 #include "hwy/highway.h"
+#include "kvm/kernels/cpu/keep_nan-inl.h"
 #include "kvm/kernels/cpu/panel_dots-inl.h"
 
 // Once, for all instruction sets.
@@ -79,6 +80,7 @@ struct TileFactors {
 struct SoftmaxState {
   float max = -std::numeric_limits<float>::infinity();
   float sum = 0;
+  bool saw_key = false;
 };
 
 }  // namespace
@@ -112,7 +114,7 @@ void SoftmaxTile(float* HWY_RESTRICT row, KeyRange range, float scale, const Til
     score = hn::Mul(score, hn::Set(d, scale));
     if (factors.biases != nullptr) score = hn::Add(score, hn::LoadU(d, factors.biases + i));
     hn::StoreU(score, d, row + i);
-    tile_max = hn::Max(tile_max, hn::IfThenElse(visible(i), score, tile_max));
+    tile_max = MaxOfNumbers(tile_max, hn::IfThenElse(visible(i), score, tile_max));
   }
   const float max = hn::GetLane(hn::MaxOfLanes(d, tile_max));
   if (max > state.max) {
@@ -124,12 +126,15 @@ void SoftmaxTile(float* HWY_RESTRICT row, KeyRange range, float scale, const Til
     state.max = max;
   }
 
+  // A score of −inf weighs nothing, also where no larger one was met yet. One of +inf or NaN has no weight: NaN it is,
+  // and with the sum everything becomes NaN.
+  const auto base = hn::Set(d, state.max == -std::numeric_limits<float>::infinity() ? 0.0f : state.max);
   // Lanes out of sight add +0, which changes no bit of the sum.
   auto tile_sum = hn::Zero(d);
   for (int64_t i = first; i < range.end; i += lanes) {
     const auto mask = visible(i);
-    const auto below_max = hn::IfThenElseZero(mask, hn::Sub(hn::LoadU(d, row + i), hn::Set(d, state.max)));
-    const auto weight = hn::IfThenElseZero(mask, hn::Exp(d, below_max));
+    const auto below_max = hn::Sub(hn::LoadU(d, row + i), base);
+    const auto weight = hn::IfThenElseZero(mask, KeepNan(below_max, hn::Exp(d, below_max)));
     tile_sum = hn::Add(tile_sum, weight);
     const auto scales = factors.value_scales == nullptr ? hn::Set(d, 1.0f) : hn::LoadU(d, factors.value_scales + i);
     hn::StoreU(hn::Mul(weight, scales), d, row + i);
@@ -278,6 +283,7 @@ void AttendToTile(MatrixView<float> weights, const Element* values, const TileFa
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(PanelTag()));
   for (int64_t r = 0; r < weights.rows; ++r) {
     if (ranges[r].empty()) continue;
+    states[r].saw_key = true;
     SoftmaxTile(weights.row(r), ranges[r], scale, factors, states[r], sums.row(r), sums.cols);
   }
 
@@ -355,7 +361,7 @@ void AttendImpl(const AttentionHead& head, int64_t first_query, int64_t num_quer
     }
   }
   for (int64_t r = 0; r < num_queries; ++r) {
-    const auto total = hn::Set(d, states[r].sum);
+    const auto total = hn::Set(d, states[r].saw_key ? states[r].sum : 1.0f);
     float* row = sums.row(r);
     for (int64_t c = 0; c < padded_dim; c += lanes) hn::StoreU(hn::Div(hn::LoadU(d, row + c), total), d, row + c);
     std::memcpy(head.out.row(first_query + r), row, static_cast<size_t>(head.out.cols) * sizeof(float));

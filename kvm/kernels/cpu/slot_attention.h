@@ -29,8 +29,9 @@ struct AttentionHead {
   float window_scale = 1;         // likewise for window keys
 };
 
-// out = softmax over all keys the query sees of scale·(q·k) + the key's bias, times their values. Every query sees at
-// least one key.
+// out = softmax over all keys the query sees of scale·(q·k) + the key's bias, times their values. It is zero for a
+// query that sees no key. A score of −inf has no weight. NaN in anything that a query reads makes its output NaN, and
+// so do a score of +inf and scores that all are −inf.
 //
 // Scores are float32 sums over channels in ascending order; keys are visited in tiles counted from each segment's
 // start, segments in the given order, and the running softmax is rescaled between tiles. So a query's bits depend on

@@ -17,6 +17,7 @@
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
 // After foreach_target:
 #include "hwy/highway.h"
+#include "kvm/kernels/cpu/keep_nan-inl.h"
 #include "kvm/kernels/cpu/panel_dots-inl.h"
 
 // Once, for all instruction sets.
@@ -64,13 +65,13 @@ namespace kvm {
 namespace HWY_NAMESPACE {
 namespace {
 
-// The largest of dots[begin..end).
+// The largest of the numbers in dots[begin..end), NaN left aside; −inf where there is none.
 float Largest(const float* dots, int64_t begin, int64_t end) {
   const PanelTag d;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
   auto largest = hn::Set(d, kLowest);
   int64_t i = begin;
-  for (; i + lanes <= end; i += lanes) largest = hn::Max(largest, hn::LoadU(d, dots + i));
+  for (; i + lanes <= end; i += lanes) largest = MaxOfNumbers(largest, hn::LoadU(d, dots + i));
   float result = hn::GetLane(hn::MaxOfLanes(d, largest));
   for (; i < end; ++i) result = std::max(result, dots[i]);
   return result;
@@ -377,6 +378,14 @@ std::pmr::vector<int64_t> UpdateRows(const SlotTokens& tokens, const SlotUpdateO
     if (touched[row] || counts) RefreshRow(norm, options.readout, touched[row], row, rows, readout_row);
   }
   return picks;
+}
+
+void RefreshReadout(const MemoryKeyNorm& norm, ValueReadout readout, SlotRows& rows,
+                    std::pmr::memory_resource* memory) {
+  ReadoutRow readout_row(rows, memory);
+  for (int64_t row = 0; row < rows.count; ++row) {
+    RefreshRow(norm, readout, /*touched=*/true, row, rows, readout_row);
+  }
 }
 
 }  // namespace kvm

@@ -76,6 +76,10 @@ std::pmr::vector<int64_t> UpdateRows(const SlotTokens& tokens, const SlotUpdateO
                                      const MemoryKeyNorm& norm, SlotRows& rows,
                                      std::pmr::memory_resource* memory = std::pmr::get_default_resource());
 
+// Writes the readout of all rows anew, from the sums and radii that are there: what it is up to date, to the bit.
+void RefreshReadout(const MemoryKeyNorm& norm, ValueReadout readout, SlotRows& rows,
+                    std::pmr::memory_resource* memory = std::pmr::get_default_resource());
+
 }  // namespace kvm
 
 #endif  // KVM_KERNELS_CPU_SLOT_UPDATE_H_

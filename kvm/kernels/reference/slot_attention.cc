@@ -19,8 +19,9 @@ std::vector<double> SlotAttention(const std::vector<double>& query, int64_t posi
     scores.push_back(dot * (key.is_state ? state_scale : window_scale) + key.bias);
   }
 
+  std::vector<double> out(keys.empty() ? 0 : keys[0].value.size(), 0);
+  if (seen.empty()) return out;
   const double max = *std::max_element(scores.begin(), scores.end());
-  std::vector<double> out(seen[0]->value.size(), 0);
   double total = 0;
   for (size_t i = 0; i < seen.size(); ++i) {
     const double weight = std::exp(scores[i] - max);

@@ -16,7 +16,7 @@ struct AttentionKey {
 };
 
 // One query's softmax attention over all keys that it sees: scores are scale·(q·k) + bias with the scale of the
-// key's kind.
+// key's kind. Zeros when it sees none of them.
 std::vector<double> SlotAttention(const std::vector<double>& query, int64_t position,
                                   const std::vector<AttentionKey>& keys, int64_t span, double state_scale,
                                   double window_scale);

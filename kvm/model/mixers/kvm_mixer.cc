@@ -12,6 +12,7 @@
 #include "kvm/model/mixers/chunk_pieces.h"
 #include "kvm/model/mixers/kvm_state.h"
 #include "kvm/model/mixers/qkv_projection.h"
+#include "kvm/model/mixers/restored_readout.h"
 #include "kvm/model/mixers/row_blocks.h"
 #include "kvm/model/model_options.h"
 #include "kvm/model/stack_spec.h"
@@ -36,7 +37,7 @@ class KvmMixer : public Mixer {
   std::unique_ptr<MixerState> NewState() const override {
     return std::make_unique<KvmState>(projection_.NewHistory(),
                                       KvmStateShape{window_shape_, spec_.window_chunks(), spec_.num_sinks(), has_gate(),
-                                                    readout_dtype_, provenance_});
+                                                    readout_dtype_, provenance_, readout_rule_});
   }
   void Extend(MatrixView<const float> x, MatrixView<const float> anchor, absl::Span<const SequenceRows> sequences,
               MatrixView<float> out, ExecutionContext& context) const override;
@@ -77,6 +78,7 @@ class KvmMixer : public Mixer {
   std::vector<SlotBudget> budgets_;  // of each key/value head
   PackedMatrix key_weighting_;
   WeightVector ln_s_k_weight_, ln_s_k_bias_;
+  std::shared_ptr<const ReadoutRule> readout_rule_;  // of the states
   std::vector<float> state_scales_, window_scales_;  // per query head: temperature / sqrt(dk)
 };
 
@@ -91,6 +93,9 @@ KvmMixer::KvmMixer(const KvmSpec& spec, int64_t width, TableType rotary_table, c
       budgets_(ToHeadBudgets(spec)),
       ln_s_k_weight_(weights.Vector("ln_s_k.weight")),
       ln_s_k_bias_(weights.Vector("ln_s_k.bias")) {
+  const MemoryKeyNorm norm = memory_key_norm();
+  readout_rule_ = std::make_shared<const ReadoutRule>(
+      ReadoutRule{{norm.weight.begin(), norm.weight.end()}, {norm.bias.begin(), norm.bias.end()}, value_readout()});
   if (has_gate()) key_weighting_ = weights.Matrix("key_weighting.weight");
   const HeadSizes& heads = projection_.heads();
   state_scales_.assign(heads.num_heads, 1);

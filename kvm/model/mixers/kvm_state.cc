@@ -71,6 +71,11 @@ absl::Status KvmState::Restore(const StateReader& in, int64_t position) {
   for (size_t h = 0; h < heads.size(); ++h) {
     const StateReader head = in.Part(absl::StrCat("head.", h));
     RETURN_IF_ERROR(heads[h].Restore(head, min_rows, taken_in));
+    SlotRows rows = heads[h].Reserve(0);
+    const absl::Status corrected = CorrectReadout(*shape_.readout_rule, rows).status();
+    if (!corrected.ok()) {
+      return absl::Status(corrected.code(), absl::StrCat("state ", in.FullName("head."), h, ": ", corrected.message()));
+    }
     if (!shape_.provenance) continue;
     ASSIGN_OR_RETURN(row_of_token[h], head.Ints(kRowOfToken, covered, 0, heads[h].count() - 1));
   }

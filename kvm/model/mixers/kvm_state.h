@@ -8,6 +8,7 @@
 #include "absl/status/status.h"
 #include "kvm/kernels/dtype.h"
 #include "kvm/model/mixers/qkv_projection.h"
+#include "kvm/model/mixers/restored_readout.h"
 #include "kvm/state/block_window.h"
 #include "kvm/state/mixer_state.h"
 #include "kvm/state/slot_memory.h"
@@ -22,6 +23,8 @@ struct KvmStateShape {
   bool gated = false;           // whether there are merge gates
   DType readout = DType::kF32;  // of rows as queries read them
   bool provenance = false;      // whether the row of every token is recorded
+  // What a restored state's readout rows are held to; never null.
+  std::shared_ptr<const ReadoutRule> readout_rule;
 };
 
 // What a KVM layer remembers of one sequence.
@@ -34,6 +37,7 @@ class KvmState : public MixerState {
   // "shift.…"; "window.…"; "gates" [L, Hk] of the window's positions; "covered", and "head.H.…" with the rows; with
   // provenance also "head.H.row_of_token" [covered].
   void Save(const StateWriter& out) const override;
+  // Readout rows that do not belong to their sums are replaced by those that do.
   absl::Status Restore(const StateReader& in, int64_t position) override;
   // kvm_s_k [Hk, M, dk], kvm_s_v [Hk, M, dv], kvm_s_vlen [Hk, M, 1]: sums and radii; kvm_state_coverage_len []: tokens
   // in the state; kvm_bswa_begin []: the window's first position; kvm_bswa_k, kvm_bswa_v [Hk, L, d]: the window;

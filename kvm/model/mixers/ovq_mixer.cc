@@ -62,6 +62,22 @@ void OvqState::Save(const StateWriter& out) const {
   for (size_t h = 0; h < heads.size(); ++h) heads[h].Save(out.Part(absl::StrCat("head.", h)));
 }
 
+// Counts are of at least one token, and their logarithms are theirs: those that are not are replaced. A last bit may
+// differ between machines, and stays as it is.
+absl::Status CorrectLogCounts(OvqDictionary dictionary) {
+  for (int64_t i = 0; i < dictionary.count; ++i) {
+    const float count = dictionary.counts[i];
+    if (!(count >= 1)) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("centroid ", i, " has the count ", count, "; expected at least 1"));
+    }
+    const float log_count = std::log(count);
+    if (std::abs(dictionary.log_counts[i] - log_count) <= 1e-6f * std::abs(log_count)) continue;
+    dictionary.log_counts[i] = log_count;
+  }
+  return absl::OkStatus();
+}
+
 absl::Status OvqState::Restore(const StateReader& in, int64_t position) {
   RETURN_IF_ERROR(history.Restore(in.Part("shift")));
   const int64_t complete = position / shape_.block_len * shape_.block_len;
@@ -69,6 +85,10 @@ absl::Status OvqState::Restore(const StateReader& in, int64_t position) {
   const int64_t centroids = DictionarySize(schedule_, complete);
   for (size_t h = 0; h < heads.size(); ++h) {
     RETURN_IF_ERROR(heads[h].Restore(in.Part(absl::StrCat("head.", h)), centroids));
+    const absl::Status corrected = CorrectLogCounts(heads[h].Reserve(0));
+    if (!corrected.ok()) {
+      return absl::Status(corrected.code(), absl::StrCat("state ", in.FullName("head."), h, ": ", corrected.message()));
+    }
   }
   return absl::OkStatus();
 }

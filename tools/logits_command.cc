@@ -47,37 +47,6 @@ struct TokenBatch {
   }
 };
 
-absl::StatusOr<TokenBatch> ReadTokens(const std::string& path, int64_t vocab_size, Console& console) {
-  ASSIGN_OR_RETURN(const std::unique_ptr<SafetensorsFile> file, SafetensorsFile::Open(path));
-  const TensorView* tensor = file->Find(kInputName);
-  if (tensor == nullptr) {
-    return absl::InvalidArgumentError(absl::StrCat(path, ": no tensor ", kInputName, "; expected I64 of shape [B, T]"));
-  }
-  const Shape& shape = tensor->shape;
-  if (tensor->dtype != DType::kI64 || shape.size() != 2 || shape[0] < 1 || shape[1] < 1) {
-    return absl::InvalidArgumentError(absl::StrCat(path, ": ", kInputName, " is ", Name(tensor->dtype), " of shape ",
-                                                   ToString(shape), "; expected I64 of shape [B, T], both at least 1"));
-  }
-  TokenBatch batch{shape[0], shape[1], std::vector<int32_t>(tensor->num_elements())};
-  for (size_t i = 0; i < batch.ids.size(); ++i) {
-    int64_t id;
-    std::memcpy(&id, static_cast<const char*>(tensor->data) + i * sizeof(id), sizeof(id));
-    if (id < 0 || id >= vocab_size) {
-      return absl::InvalidArgumentError(absl::StrCat(path, ": ", kInputName, "[", i / batch.length, ", ",
-                                                     i % batch.length, "] is ", id, "; expected 0 to ", vocab_size - 1,
-                                                     ", the model's vocabulary"));
-    }
-    batch.ids[i] = static_cast<int32_t>(id);
-  }
-  const TensorView* mask = file->Find(kMaskName);
-  if (mask != nullptr) RETURN_IF_ERROR(CheckMask(path, *mask, batch));
-  for (const char* name : kUnusedInputs) {
-    if (file->Find(name) == nullptr) continue;
-    PrintNote(console, absl::StrCat(path, ": ", name, " changes nothing; only ", kInputName, " is read"));
-  }
-  return batch;
-}
-
 bool IsOne(const TensorView& tensor, int64_t i) {
   const char* const data = static_cast<const char*>(tensor.data);
   switch (tensor.dtype) {
@@ -116,6 +85,37 @@ absl::Status CheckMask(const std::string& path, const TensorView& mask, const To
         "tokens cannot be masked: give sequences of one length without padding, each length in a file of its own"));
   }
   return absl::OkStatus();
+}
+
+absl::StatusOr<TokenBatch> ReadTokens(const std::string& path, int64_t vocab_size, Console& console) {
+  ASSIGN_OR_RETURN(const std::unique_ptr<SafetensorsFile> file, SafetensorsFile::Open(path));
+  const TensorView* tensor = file->Find(kInputName);
+  if (tensor == nullptr) {
+    return absl::InvalidArgumentError(absl::StrCat(path, ": no tensor ", kInputName, "; expected I64 of shape [B, T]"));
+  }
+  const Shape& shape = tensor->shape;
+  if (tensor->dtype != DType::kI64 || shape.size() != 2 || shape[0] < 1 || shape[1] < 1) {
+    return absl::InvalidArgumentError(absl::StrCat(path, ": ", kInputName, " is ", Name(tensor->dtype), " of shape ",
+                                                   ToString(shape), "; expected I64 of shape [B, T], both at least 1"));
+  }
+  TokenBatch batch{shape[0], shape[1], std::vector<int32_t>(tensor->num_elements())};
+  for (size_t i = 0; i < batch.ids.size(); ++i) {
+    int64_t id;
+    std::memcpy(&id, static_cast<const char*>(tensor->data) + i * sizeof(id), sizeof(id));
+    if (id < 0 || id >= vocab_size) {
+      return absl::InvalidArgumentError(absl::StrCat(path, ": ", kInputName, "[", i / batch.length, ", ",
+                                                     i % batch.length, "] is ", id, "; expected 0 to ", vocab_size - 1,
+                                                     ", the model's vocabulary"));
+    }
+    batch.ids[i] = static_cast<int32_t>(id);
+  }
+  const TensorView* mask = file->Find(kMaskName);
+  if (mask != nullptr) RETURN_IF_ERROR(CheckMask(path, *mask, batch));
+  for (const char* name : kUnusedInputs) {
+    if (file->Find(name) == nullptr) continue;
+    PrintNote(console, absl::StrCat(path, ": ", name, " changes nothing; only ", kInputName, " is read"));
+  }
+  return batch;
 }
 
 // What becomes the output file.

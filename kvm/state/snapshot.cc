@@ -58,7 +58,7 @@ absl::StatusOr<std::vector<int32_t>> TokensOf(const SnapshotLayout& layout, absl
 absl::Status CheckState(const SnapshotLayout& layout, absl::string_view file, const std::string& path) {
   for (const SnapshotSection& section : layout.header.tensors()) {
     const absl::Status finite = CheckFinite({section.name(), ViewOf(section, layout, file)});
-    if (!finite.ok()) return absl::Status(finite.code(), absl::StrCat(path, ": ", absl::CEscape(finite.message())));
+    if (!finite.ok()) return absl::Status(finite.code(), absl::StrCat(path, ": ", Printable(finite.message(), 1000)));
   }
   return absl::OkStatus();
 }

@@ -19,7 +19,7 @@ namespace {
 // Names of snapshot files differ between models, so that no model's replaces another's.
 uint64_t HashInName(const StorePoint& point, const ModelIdentity& identity) {
   ContentHash hash;
-  hash.Add(absl::StrCat(identity.fingerprint, " ", identity.weights, " ", Name(identity.state), " ",
+  hash.Add(absl::StrCat(identity.fingerprint, " ", Name(identity.weights), " ", Name(identity.state), " ",
                         identity.chunked_recurrences, " ", identity.provenance, " ", point.hash));
   return hash.Value();
 }

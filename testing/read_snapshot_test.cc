@@ -75,7 +75,7 @@ TEST(ReadSnapshotTest, PythonReadsWhatSaveSays) {
     const MatrixView<float> logits(session.logits.data(), 1, model->vocab_size());
     ASSERT_TRUE(model->Extend({{&session.state, session.tokens, logits}}, context).ok());
     session.sampler = SamplerState{{0.5, 40, 0.75, 0.125, 1.5, ~uint64_t{0}}, 300};
-    ASSERT_TRUE(WriteSnapshot(path, session, {0xabc, "as-is", options.state, false, "spec", true}).ok());
+    ASSERT_TRUE(WriteSnapshot(path, session, {0xabc, WeightType::kAsStored, options.state, false, "spec", true}).ok());
 
     std::vector<std::string> expected = {
         "fingerprint 0000000000000abc position 21",

@@ -38,7 +38,7 @@ class ResumeTest : public ::testing::TestWithParam<Parameters> {
   ResumeTest() : stack_(std::get<0>(GetParam())) {
     options_.state = std::get<1>(GetParam());
     weights_ = RandomWeights(stack_.spec, stack_.seed);
-    identity_ = {1, "as-is", options_.state, false, ""};
+    identity_ = {1, WeightType::kAsStored, options_.state, false, ""};
     prompt_ = TestTokens(stack_.spec, 21, 5);
     sampler_.temperature = 1.2;
     sampler_.top_p = 0.95;

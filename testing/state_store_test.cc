@@ -62,7 +62,7 @@ class StoredModelTest : public ::testing::TestWithParam<TestStack> {
 
   StoreModel ForStore() const {
     StoreModel model;
-    model.identity = {1, "as-is", DType::kF32, false, ""};
+    model.identity = {1, WeightType::kAsStored, DType::kF32, false, ""};
     model.new_sequence = [this] { return model_->NewSequence(); };
     model.bytes_at = [](int64_t tokens) { return SequenceStateSize(GetParam().spec, DType::kF32, tokens).bytes; };
     model.vocab_size = model_->vocab_size();

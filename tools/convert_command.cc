@@ -104,7 +104,7 @@ absl::Status RunConvert(absl::Span<const std::string> args, Console& console) {
     return absl::Status(status.code(), absl::StrCat(out, ": ", status.message(), "; --to=folder can hold it"));
   }
   RETURN_IF_ERROR(status);
-  console.out << opened.kind << " " << positionals[0] << " -> " << out << " (" << form
+  console.out << Name(opened.kind) << " " << positionals[0] << " -> " << out << " (" << form
               << "): " << SummarizeTensors(*opened.model.weights)
               << (options.dtype.has_value() ? " as " + values.dtype : "") << "\n";
   return absl::OkStatus();

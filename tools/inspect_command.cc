@@ -93,7 +93,7 @@ absl::StatusOr<Inspected> InspectModel(const std::string& path, Console& console
   }
   ASSIGN_OR_RETURN(OpenedModel opened, std::move(open));
   Inspected inspected;
-  inspected.kind = opened.kind;
+  inspected.kind = std::string(Name(opened.kind));
   inspected.spec = std::move(opened.model.spec);
   inspected.tensors = std::move(opened.model.weights);
   inspected.unused_config = std::move(opened.model.unused_config);

@@ -1,5 +1,6 @@
 #include "tools/session_command.h"
 
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <filesystem>
@@ -216,6 +217,31 @@ TEST_F(SessionCommandTest, DamagedFilesThatWereSetAsideAreNamedAndCanBeDropped) 
   ASSERT_EQ(Session({"drop", "good"}), 0) << err_;
   EXPECT_FALSE(Exists(FileOf("good")) || Exists(FileOf("good") + ".damaged"));
   EXPECT_EQ(List()["unreadable"].size(), 0u);
+}
+
+TEST_F(SessionCommandTest, ANameIsTakenOrItIsNot) {
+  ASSERT_EQ(SessionOf({"save", "doc", "--prompt-ids=1,2,3"}), 0) << err_;
+  ASSERT_EQ(mkfifo(FileOf("pipe").c_str(), 0600), 0);
+  std::filesystem::create_symlink("nowhere", FileOf("link"));
+  std::filesystem::create_directory(FileOf("folder"));
+  EXPECT_EQ(List()["unreadable"].size(), 3u);
+  for (const char* const name : {"pipe", "link", "folder"}) {
+    EXPECT_THAT(err_, HasSubstr("note: " + FileOf(name) + ": a "));
+  }
+  for (const std::string name : {"pipe", "link", "folder"}) {
+    EXPECT_EQ(SessionOf({"save", name, "--prompt-ids=1"}), 1);
+    EXPECT_THAT(err_, HasSubstr("there is a session \"" + name + "\" already"));
+    EXPECT_EQ(Session({"fork", "doc", name}), 1);
+    EXPECT_THAT(err_, HasSubstr("there is a session \"" + name + "\" already"));
+    EXPECT_EQ(Session({"fork", name, "copy"}), 1);
+    EXPECT_THAT(err_, HasSubstr(FileOf(name) + ": a "));
+  }
+  for (const std::string name : {"pipe", "link"}) {
+    EXPECT_EQ(Session({"drop", name}), 0) << err_;
+    EXPECT_EQ(Session({"fork", "doc", name}), 0) << err_;
+  }
+  EXPECT_EQ(Session({"drop", "folder"}), 1);
+  EXPECT_THAT(err_, HasSubstr(FileOf("folder") + ": a folder; expected a file; it is not the store's to delete"));
 }
 
 TEST_F(SessionCommandTest, AStoreInUseIsRefusedWithItsProcess) {

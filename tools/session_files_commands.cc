@@ -69,9 +69,7 @@ absl::StatusOr<Listing> ReadListing(const std::string& store) {
   ASSIGN_OR_RETURN(const StoreFolder folder, OpenStoreFolder(store));
   ASSIGN_OR_RETURN(const StoreFolder::Contents contents, folder.List());
   Listing listing;
-  for (const std::string& path : contents.odd) {
-    listing.unreadable.emplace_back(path, absl::StrCat(path, ": the file's name is not that of a session"));
-  }
+  for (const StoreFolder::Odd& odd : contents.odd) listing.unreadable.emplace_back(odd.path, DescribeOdd(odd));
   for (const StoreFolder::File& file : contents.files) {
     if (file.session.empty()) {
       ++listing.snapshots;
@@ -183,6 +181,11 @@ absl::Status DropSnapshots(const StoreFolder& folder, Console& console) {
       ++count;
       bytes += file.bytes;
     }
+  }
+  for (const StoreFolder::Odd& odd : contents.odd) {
+    if (!odd.in_snapshots || odd.is_folder) continue;
+    RETURN_IF_ERROR(RemoveFile(odd.path));
+    ++count;
   }
   console.out << "dropped " << FormatCounted(count, "snapshot") << ", " << FormatBytes(bytes) << "\n";
   return absl::OkStatus();

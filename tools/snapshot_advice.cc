@@ -25,7 +25,7 @@ absl::Status WithFlagsOfSnapshot(const absl::Status& status, const std::string& 
   if (!header.ok() || header->model().fingerprint() != loaded.fingerprint) return status;
   const SnapshotModel& made_by = header->model();
   std::vector<std::string> flags;
-  if (made_by.weights() != loaded.weights) flags.push_back(absl::StrCat("--weights=", made_by.weights()));
+  if (made_by.weights() != Name(loaded.weights)) flags.push_back(absl::StrCat("--weights=", made_by.weights()));
   if (made_by.state() != Name(loaded.state)) flags.push_back(absl::StrCat("--state=", StateFlag(made_by.state())));
   if (made_by.chunked_recurrences() != loaded.chunked_recurrences) {
     flags.push_back(made_by.chunked_recurrences() ? "--chunked-recurrences" : "--nochunked-recurrences");

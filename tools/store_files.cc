@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "kvm/io/atomic_file.h"
 #include "kvm/io/mapped_file.h"
+#include "kvm/io/path_check.h"
 #include "kvm/nearest_name.h"
 #include "kvm/state/snapshot.h"
 #include "kvm/status_macros.h"
@@ -31,6 +32,9 @@ absl::StatusOr<std::string> FindSessionFile(const StoreFolder& folder, const std
     if (!file.session.empty()) names.push_back(file.session);
     if (file.session == name) return file.path;
   }
+  for (const StoreFolder::Odd& odd : contents.odd) {
+    if (odd.session == name) return absl::FailedPreconditionError(DescribeOdd(odd));
+  }
   for (const StoreFolder::File& file : contents.damaged) {
     if (file.session == name) return absl::NotFoundError(DescribeDamaged(file));
   }
@@ -43,6 +47,12 @@ absl::StatusOr<std::vector<std::string>> FindAllSessionFiles(const StoreFolder& 
   const absl::StatusOr<std::string> intact = FindSessionFile(folder, name);
   if (intact.ok()) paths.push_back(*intact);
   ASSIGN_OR_RETURN(const StoreFolder::Contents contents, folder.List());
+  for (const StoreFolder::Odd& odd : contents.odd) {
+    if (odd.session != name) continue;
+    // What is in it may be anything.
+    if (odd.is_folder) return absl::FailedPreconditionError(DescribeOdd(odd));
+    paths.push_back(odd.path);
+  }
   for (const StoreFolder::File& file : contents.damaged) {
     if (file.session == name) paths.push_back(file.path);
   }
@@ -55,11 +65,20 @@ std::string DescribeDamaged(const StoreFolder::File& file) {
                       file.session.empty() ? "--snapshots" : file.session, " deletes it");
 }
 
+std::string DescribeOdd(const StoreFolder::Odd& odd) {
+  const std::string drop = odd.in_snapshots       ? "; kvm session drop --snapshots deletes it"
+                           : !odd.session.empty() ? absl::StrCat("; kvm session drop ", odd.session, " deletes it")
+                                                  : "";
+  return absl::StrCat(odd.why, odd.is_folder ? "; it is not the store's to delete" : drop);
+}
+
 absl::StatusOr<std::string> NewSessionFile(const StoreFolder& folder, const std::string& name) {
   RETURN_IF_ERROR(CheckSessionName(name));
   const std::string path = folder.SessionPath(name);
-  std::error_code error;
-  if (!std::filesystem::exists(std::filesystem::symlink_status(path, error))) return path;
+  if (!NameExists(path)) {
+    RETURN_IF_ERROR(AtomicFile::Create(path).status());
+    return path;
+  }
   return absl::AlreadyExistsError(
       absl::StrCat("there is a session \"", name, "\" already (", path, "); choose another name or drop it first"));
 }

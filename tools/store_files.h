@@ -16,16 +16,21 @@ namespace kvm {
 absl::StatusOr<StoreFolder> OpenStoreFolder(const std::string& path);
 
 // The file of a session: InvalidArgument for what is no name; NotFound, with the nearest name, or saying that there is
-// but a damaged one.
+// but a damaged one; FailedPrecondition when what has the name is no file.
 absl::StatusOr<std::string> FindSessionFile(const StoreFolder& folder, const std::string& name);
 
-// The same with the damaged files of that name that were set aside, at least one file. Errors as FindSessionFile.
+// The same with the damaged files of that name that were set aside, and with what has the name and is neither file nor
+// folder: at least one path. Errors as FindSessionFile.
 absl::StatusOr<std::vector<std::string>> FindAllSessionFiles(const StoreFolder& folder, const std::string& name);
 
 // Says of one of StoreFolder::Contents::damaged what it is and how to be rid of it.
 std::string DescribeDamaged(const StoreFolder::File& file);
 
-// Where the file of a new session goes: InvalidArgument for what is no name; AlreadyExists.
+// The same of one of StoreFolder::Contents::odd.
+std::string DescribeOdd(const StoreFolder::Odd& odd);
+
+// Where the file of a new session goes: InvalidArgument for what is no name; AlreadyExists; the errors of AtomicFile
+// where it could not be written.
 absl::StatusOr<std::string> NewSessionFile(const StoreFolder& folder, const std::string& name);
 
 // Checks every byte of a snapshot and writes a copy, whole or not at all. Errors as CheckSnapshot and AtomicFile.

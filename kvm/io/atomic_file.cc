@@ -62,6 +62,25 @@ absl::Status NotAFile(const std::string& path) {
   return absl::FailedPreconditionError(absl::StrCat("cannot write ", path, ": not a regular file"));
 }
 
+// Whether a file may be replaced: as if it were written to.
+absl::Status CheckMayBeWritten(const struct stat& file, const std::string& target, const std::string& path) {
+  const bool nobody_may = (file.st_mode & (S_IWUSR | S_IWGRP | S_IWOTH)) == 0;
+  if (!nobody_may && faccessat(AT_FDCWD, target.c_str(), W_OK, AT_EACCESS) == 0) return absl::OkStatus();
+  if (!nobody_may && errno != EACCES) return CannotWrite(path, errno);
+  return absl::PermissionDeniedError(
+      absl::StrCat("cannot write ", path, ": the file that is there has no write permission"));
+}
+
+// The permissions that a new file may have in place of an old one. It also gets its owner and group, if it can.
+mode_t TakeOwnership(int fd, const struct stat& old) {
+  const mode_t mode = old.st_mode & (S_IRWXU | S_IRWXG | S_IRWXO);
+  struct stat now;
+  if (fstat(fd, &now) == 0 && now.st_uid == old.st_uid && now.st_gid == old.st_gid) return mode;
+  if (fchown(fd, old.st_uid, old.st_gid) == 0 || fchown(fd, static_cast<uid_t>(-1), old.st_gid) == 0) return mode;
+  // What the old group could do is nothing for another one.
+  return now.st_gid == old.st_gid ? mode : mode & ~static_cast<mode_t>(S_IRWXG);
+}
+
 // Where a symbolic link leads.
 absl::StatusOr<std::string> ReadLink(const std::string& link, const std::string& path) {
   std::string target(PATH_MAX, '\0');
@@ -128,9 +147,14 @@ absl::StatusOr<AtomicFile> AtomicFile::Create(const std::string& path, std::shar
   file.operations_ = std::move(operations);
   ASSIGN_OR_RETURN(file.target_, ResolveOutputPath(path));
   file.path_ = path;
+  struct stat old;
+  const bool replaces = stat(file.target_.c_str(), &old) == 0;
+  if (replaces) RETURN_IF_ERROR(CheckMayBeWritten(old, file.target_, path));
+  // Nobody else reads it before it has the permissions of the one before.
+  const mode_t mode = replaces ? S_IRUSR | S_IWUSR : 0666;
   for (int i = 0; i < kMaxTemporaries && file.fd_ < 0; ++i) {
     const std::string temporary = absl::StrCat(file.target_, kInfix, getpid(), ".", i);
-    file.fd_ = file.operations_->Open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    file.fd_ = file.operations_->Open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode);
     if (file.fd_ >= 0) {
       // For RemoveLeftovers. File systems without locks have the process's number alone.
       static_cast<void>(flock(file.fd_, LOCK_EX | LOCK_NB));
@@ -140,6 +164,7 @@ absl::StatusOr<AtomicFile> AtomicFile::Create(const std::string& path, std::shar
     }
   }
   if (file.fd_ < 0) return CannotWrite(path, EEXIST);
+  if (replaces && file.operations_->Chmod(file.fd_, TakeOwnership(file.fd_, old)) != 0) return file.Fail(errno);
   return file;
 }
 

@@ -27,8 +27,11 @@ absl::StatusOr<std::string> ResolveOutputPath(const std::string& path);
 class AtomicFile {
  public:
   // Opens a temporary file beside the file that ResolveOutputPath finds: links stay, and what they lead to is replaced.
-  // NotFound when the folder does not exist, PermissionDenied or FailedPrecondition when it cannot be written, and the
-  // errors of ResolveOutputPath. Messages name `path`. Tests pass `operations` that fail.
+  // A file that is replaced hands its permissions on, and its owner and group as far as they may be given away; where
+  // the group may not, the new one gets no rights by it. NotFound when the folder does not exist, PermissionDenied or
+  // FailedPrecondition when it cannot be written, PermissionDenied also for a file that may not be written (one without
+  // any write permission not even by root), and the errors of ResolveOutputPath. Messages name `path`. Tests pass
+  // `operations` that fail.
   static absl::StatusOr<AtomicFile> Create(
       const std::string& path, std::shared_ptr<FileOperations> operations = std::make_shared<FileOperations>());
 

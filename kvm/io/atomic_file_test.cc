@@ -128,6 +128,48 @@ TEST(AtomicFile, HonoursTheUmask) {
 }
 
 // A write that fails half-way: the limit on file sizes stands in for a full disk.
+mode_t ModeOf(const std::string& path) {
+  struct stat info;
+  EXPECT_EQ(stat(path.c_str(), &info), 0) << path;
+  return info.st_mode & 07777;
+}
+
+TEST(AtomicFile, TheNewFileHasTheOldOnesPermissions) {
+  const mode_t umask_before = umask(022);
+  for (const mode_t mode : {0600, 0644, 0640, 0666, 0755, 0200, 0222}) {
+    const std::string path = NewFolder() + "/a";
+    ASSERT_TRUE(WriteFileAtomically(path, "old").ok());
+    ASSERT_EQ(chmod(path.c_str(), mode), 0);
+    absl::StatusOr<AtomicFile> file = AtomicFile::Create(path);
+    ASSERT_TRUE(file.ok() && file->Append("new").ok()) << file.status();
+    // Already while it is written.
+    for (const std::string& name : FilesIn(path.substr(0, path.rfind('/')))) {
+      EXPECT_EQ(ModeOf(path.substr(0, path.rfind('/') + 1) + name), mode) << name;
+    }
+    ASSERT_TRUE(file->Commit().ok());
+    EXPECT_EQ(ModeOf(path), mode);
+  }
+  umask(umask_before);
+}
+
+TEST(AtomicFile, AFileWithoutWritePermissionIsNotReplaced) {
+  for (const mode_t mode : {0400, 0444, 0, 0555}) {
+    const std::string folder = NewFolder();
+    const std::string path = folder + "/a";
+    ASSERT_TRUE(WriteFileAtomically(path, "old").ok());
+    ASSERT_EQ(chmod(path.c_str(), mode), 0);
+    ASSERT_EQ(symlink("a", (folder + "/link").c_str()), 0);
+    for (const char* const name : {"/a", "/link"}) {
+      const absl::Status status = WriteFileAtomically(folder + name, "new");
+      EXPECT_EQ(status.code(), absl::StatusCode::kPermissionDenied);
+      EXPECT_THAT(std::string(status.message()), HasSubstr(folder + name + ": the file that is there has no write"));
+    }
+    ASSERT_EQ(chmod(path.c_str(), 0600), 0);
+    EXPECT_EQ(Contents(path), "old");
+    EXPECT_THAT(FilesIn(folder), ElementsAre("a", "link"));
+  }
+}
+
 TEST(AtomicFile, LeavesNothingWhenAWriteFails) {
   const std::string folder = NewFolder();
   rlimit old_limit;

@@ -17,6 +17,8 @@ int FailingFileOperations::Open(const char* path, int flags, mode_t mode) {
   return Fails("Open") ? -1 : FileOperations::Open(path, flags, mode);
 }
 
+int FailingFileOperations::Chmod(int fd, mode_t mode) { return Fails("Chmod") ? -1 : FileOperations::Chmod(fd, mode); }
+
 ssize_t FailingFileOperations::Write(int fd, const void* data, size_t size) {
   return Fails("Write") ? -1 : FileOperations::Write(fd, data, std::min(size, max_write_));
 }

@@ -20,6 +20,7 @@ class FailingFileOperations : public FileOperations {
   const std::string& failed() const { return failed_; }
 
   int Open(const char* path, int flags, mode_t mode) override;
+  int Chmod(int fd, mode_t mode) override;
   ssize_t Write(int fd, const void* data, size_t size) override;
   int Sync(int fd) override;
   // Closes even where it fails, as Linux does.

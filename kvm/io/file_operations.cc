@@ -1,6 +1,7 @@
 #include "kvm/io/file_operations.h"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cstdio>
@@ -8,6 +9,7 @@
 namespace kvm {
 
 int FileOperations::Open(const char* path, int flags, mode_t mode) { return open(path, flags, mode); }
+int FileOperations::Chmod(int fd, mode_t mode) { return fchmod(fd, mode); }
 ssize_t FileOperations::Write(int fd, const void* data, size_t size) { return write(fd, data, size); }
 int FileOperations::Sync(int fd) { return fsync(fd); }
 int FileOperations::Close(int fd) { return close(fd); }

@@ -8,12 +8,13 @@
 namespace kvm {
 
 // What a writer of files asks of the system: a seam for tests that let it fail. Each does what the system call of its
-// name does, −1 and errno included.
+// name does (Chmod: fchmod, Sync: fsync), −1 and errno included.
 class FileOperations {
  public:
   virtual ~FileOperations() = default;
 
   virtual int Open(const char* path, int flags, mode_t mode);
+  virtual int Chmod(int fd, mode_t mode);
   virtual ssize_t Write(int fd, const void* data, size_t size);
   virtual int Sync(int fd);
   virtual int Close(int fd);

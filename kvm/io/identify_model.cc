@@ -9,7 +9,7 @@ ModelIdentity IdentifyModel(const StackSpec& spec, const WeightSource& weights, 
                             const ModelOptions& options) {
   ModelIdentity identity;
   identity.fingerprint = stated.has_value() ? *stated : ModelFingerprint(spec, weights);
-  identity.weights = Name(options.weights);
+  identity.weights = options.weights;
   identity.state = options.state;
   identity.chunked_recurrences = options.chunked_recurrences;
   identity.stack = FormatStackSpec(spec);

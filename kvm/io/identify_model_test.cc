@@ -30,12 +30,12 @@ TEST(IdentifyModel, SaysWhatStatesDependOn) {
   const std::unique_ptr<WeightSource> weights = RandomWeights(spec, 1);
   const ModelIdentity identity = IdentifyModel(spec, *weights, std::nullopt, SomeOptions());
   EXPECT_EQ(identity.fingerprint, ModelFingerprint(spec, *weights));
-  EXPECT_EQ(identity.weights, "bf16");
+  EXPECT_EQ(identity.weights, WeightType::kBF16);
   EXPECT_EQ(identity.state, DType::kI8);
   EXPECT_TRUE(identity.chunked_recurrences);
   EXPECT_TRUE(identity.provenance);
   EXPECT_EQ(identity.stack, FormatStackSpec(spec));
-  EXPECT_EQ(IdentifyModel(spec, *weights, std::nullopt, {}).weights, "as-is");
+  EXPECT_EQ(IdentifyModel(spec, *weights, std::nullopt, {}).weights, WeightType::kAsStored);
   EXPECT_NE(IdentifyModel(spec, *RandomWeights(spec, 2), std::nullopt, {}).fingerprint, identity.fingerprint);
 }
 

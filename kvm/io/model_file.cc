@@ -47,7 +47,7 @@ std::string FirstBytes(const std::string& path) {
 absl::StatusOr<OpenedModel> OpenPacked(const std::string& path) {
   ASSIGN_OR_RETURN(PackedModel packed, OpenPackedModel(path));
   OpenedModel opened;
-  opened.kind = "packed model";
+  opened.kind = ModelKind::kPacked;
   opened.fingerprint = packed.fingerprint;
   opened.model.path = path;
   opened.model.spec = std::move(packed.spec);
@@ -61,7 +61,7 @@ absl::StatusOr<OpenedModel> OpenPacked(const std::string& path) {
 absl::StatusOr<OpenedModel> OpenRwkv(const std::string& path, std::shared_ptr<const WeightSource> tensors) {
   ASSIGN_OR_RETURN(RwkvCheckpoint checkpoint, ReadRwkvCheckpoint(std::move(tensors)));
   OpenedModel opened;
-  opened.kind = "RWKV-7 checkpoint";
+  opened.kind = ModelKind::kRwkvCheckpoint;
   opened.model.path = path;
   opened.model.spec = std::move(checkpoint.spec);
   opened.model.weights = std::move(checkpoint.weights);
@@ -79,7 +79,7 @@ absl::StatusOr<OpenedModel> OpenTorch(const std::string& path) {
 absl::StatusOr<OpenedModel> OpenSafetensors(const std::string& path) {
   ASSIGN_OR_RETURN(std::unique_ptr<SafetensorsFile> file, SafetensorsFile::Open(path));
   OpenedModel opened;
-  opened.kind = "safetensors model";
+  opened.kind = ModelKind::kSafetensors;
   opened.model.path = path;
   const auto stack = file->metadata().find(kStackMetadata);
   if (stack == file->metadata().end()) {
@@ -137,6 +137,20 @@ std::vector<std::string> FilesOfFolder(const std::string& folder) {
 
 }  // namespace
 
+absl::string_view Name(ModelKind kind) {
+  switch (kind) {
+    case ModelKind::kFolder:
+      return "model folder";
+    case ModelKind::kPacked:
+      return "packed model";
+    case ModelKind::kSafetensors:
+      return "safetensors model";
+    case ModelKind::kRwkvCheckpoint:
+      return "RWKV-7 checkpoint";
+  }
+  return "";
+}
+
 absl::StatusOr<OpenedModel> OpenModel(const std::string& path) {
   RETURN_IF_ERROR(CheckPathExists(path));
   std::error_code error;
@@ -145,7 +159,6 @@ absl::StatusOr<OpenedModel> OpenModel(const std::string& path) {
       return absl::FailedPreconditionError(absl::StrCat(path, ": neither a file nor a folder; expected a model"));
     }
     OpenedModel opened;
-    opened.kind = "model folder";
     ASSIGN_OR_RETURN(opened.model, OpenModelFolder(path));
     return opened;
   }

@@ -7,9 +7,15 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "kvm/io/model_folder.h"
 
 namespace kvm {
+
+enum class ModelKind { kFolder, kPacked, kSafetensors, kRwkvCheckpoint };
+
+// "model folder", "packed model", "safetensors model" or "RWKV-7 checkpoint".
+absl::string_view Name(ModelKind kind);
 
 // Every form of a model on disk behind one call: a folder (model_folder.h), a packed model, a safetensors file that
 // names its stack in its metadata or lies in a folder beside its spec, an official RWKV-7 checkpoint (.pth, or
@@ -17,7 +23,7 @@ namespace kvm {
 // InvalidArgument that says what a file is when it is no model.
 struct OpenedModel {
   ModelFolder model;
-  std::string kind;  // "model folder", "packed model", "safetensors model", "RWKV-7 checkpoint"
+  ModelKind kind = ModelKind::kFolder;
   // What a packed model says that ModelFingerprint of it is, by the rule of its version; the other forms say nothing.
   std::optional<uint64_t> fingerprint;
 };

@@ -51,7 +51,7 @@ class ModelFileTest : public ::testing::Test {
   void ExpectSame(const std::string& path, const std::string& kind) const {
     const absl::StatusOr<OpenedModel> opened = OpenModel(path);
     ASSERT_TRUE(opened.ok()) << opened.status();
-    EXPECT_EQ(opened->kind, kind);
+    EXPECT_EQ(Name(opened->kind), kind);
     EXPECT_EQ(FormatStackSpec(opened->model.spec), FormatStackSpec(spec_));
     EXPECT_NE(opened->model.tokenizer_path, "");
     EXPECT_EQ(*ReadFile(opened->model.tokenizer_path), *ReadFile(kTokenizer));

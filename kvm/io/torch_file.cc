@@ -42,6 +42,45 @@ void CopyStrided(const StoredTensor& stored, const char* source, char* out) {
   }
 }
 
+// Whole numbers become their two's complement, as PyTorch negates them.
+template <typename Unsigned>
+void NegateWhole(Tensor* tensor) {
+  char* const bytes = static_cast<char*>(tensor->bytes());
+  for (int64_t i = 0; i < NumElements(tensor->shape()); ++i) {
+    Unsigned value;
+    std::memcpy(&value, bytes + i * static_cast<int64_t>(sizeof(value)), sizeof(value));
+    value = static_cast<Unsigned>(0 - value);
+    std::memcpy(bytes + i * static_cast<int64_t>(sizeof(value)), &value, sizeof(value));
+  }
+}
+
+void Negate(Tensor* tensor) {
+  const int64_t size = SizeOf(tensor->dtype());
+  switch (tensor->dtype()) {
+    case DType::kF64:
+    case DType::kF32:
+    case DType::kF16:
+    case DType::kBF16:
+      // The sign is the last byte's highest bit.
+      for (int64_t i = 0; i < NumElements(tensor->shape()); ++i) {
+        static_cast<uint8_t*>(tensor->bytes())[(i + 1) * size - 1] ^= 0x80;
+      }
+      return;
+    default:
+      break;
+  }
+  switch (size) {
+    case 1:
+      return NegateWhole<uint8_t>(tensor);
+    case 2:
+      return NegateWhole<uint16_t>(tensor);
+    case 4:
+      return NegateWhole<uint32_t>(tensor);
+    default:
+      return NegateWhole<uint64_t>(tensor);
+  }
+}
+
 absl::Status RefuseTorchScript(const std::string& path) {
   return absl::InvalidArgumentError(absl::StrCat(
       path, ": a TorchScript program, expected a checkpoint with tensors alone (torch.save of a state_dict)"));
@@ -124,7 +163,7 @@ absl::StatusOr<std::unique_ptr<TorchFile>> TorchFile::Open(const std::string& pa
     }
     const char* first = data.data() + tensor.offset * SizeOf(tensor.dtype);
     TensorView view = {tensor.dtype, tensor.shape, first};
-    if (!tensor.IsContiguous()) {
+    if (!tensor.IsContiguous() || tensor.negated) {
       // Expanded tensors, and many views of one storage, can be far larger than the file.
       copied += static_cast<uint64_t>(view.byte_size());
       if (static_cast<uint64_t>(view.byte_size()) > data.size() || copied > bytes.size()) {
@@ -133,6 +172,7 @@ absl::StatusOr<std::unique_ptr<TorchFile>> TorchFile::Open(const std::string& pa
       }
       kept.copies.emplace_back(tensor.dtype, tensor.shape);
       CopyStrided(tensor, first, static_cast<char*>(kept.copies.back().bytes()));
+      if (tensor.negated) Negate(&kept.copies.back());
       view.data = kept.copies.back().bytes();
     }
     total += static_cast<uint64_t>(view.byte_size());

@@ -21,9 +21,10 @@
 
 namespace kvm {
 
-// A mapped checkpoint. Tensors are read in place; only those that do not lie row by row (transposed ones) are copied,
-// all together no more than the file has bytes. Tensors may share storages, but all together take at most 16 times the
-// file's bytes. Nothing that the pickle asks for is ever run. Thread-safe once open.
+// A mapped checkpoint. Tensors are read in place; only those that do not lie row by row (transposed ones) or are minus
+// what is stored (lazily negated ones) are copied, all together no more than the file has bytes. Tensors may share
+// storages, but all together take at most 16 times the file's bytes. Nothing that the pickle asks for is ever run.
+// Thread-safe once open.
 class TorchFile : public WeightSource {
  public:
   // InvalidArgument, naming the path, the entry or tensor and what was expected, for anything but a well-formed archive

@@ -13,8 +13,8 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "kvm/io/atomic_file.h"
+#include "kvm/io/hand_made_torch.h"
 #include "kvm/io/mapped_file.h"
-#include "kvm/io/zip_writer.h"
 
 namespace kvm {
 namespace {
@@ -148,30 +148,6 @@ TEST(TorchFile, NamesWhatIsNoTorchFile) {
 
 // Archives made by hand.
 
-void WriteZip(const std::string& path, const std::vector<std::pair<std::string, std::string>>& entries) {
-  auto zip = ZipWriter::Create(path);
-  ASSERT_TRUE(zip.ok()) << zip.status();
-  for (const auto& [name, data] : entries) ASSERT_TRUE(zip->Add(name, data).ok());
-  ASSERT_TRUE(zip->Commit().ok());
-}
-
-std::string Text(const std::string& text) {
-  return absl::StrCat("\x8c", std::string(1, static_cast<char>(text.size())), text);
-}
-
-// A whole number of eight bytes.
-std::string Int(int64_t number) {
-  std::string bytes = "\x8a\x08";
-  for (int i = 0; i < 8; ++i) bytes.push_back(static_cast<char>(static_cast<uint64_t>(number) >> (8 * i) & 0xff));
-  return bytes;
-}
-
-std::string Tuple(const std::vector<int64_t>& numbers) {
-  std::string bytes = "(";
-  for (const int64_t number : numbers) bytes += Int(number);
-  return bytes + "t";
-}
-
 struct HandMade {
   std::string type = "FloatStorage";
   int64_t elements = 4;
@@ -185,9 +161,10 @@ struct HandMade {
 std::string PickleOf(const std::vector<std::pair<std::string, HandMade>>& tensors) {
   std::string pickle = "\x80\x02}(";
   for (const auto& [name, t] : tensors) {
-    absl::StrAppend(&pickle, Text(name), "ctorch._utils\n_rebuild_tensor_v2\n((", Text("storage"), "ctorch\n", t.type,
-                    "\n", Text(t.key), Text("cpu"), Int(t.elements), "tQ", Int(t.offset));
-    absl::StrAppend(&pickle, Tuple(t.shape), Tuple(t.strides), "\x89}tR");
+    absl::StrAppend(&pickle, PickledText(name), "ctorch._utils\n_rebuild_tensor_v2\n((", PickledText("storage"),
+                    "ctorch\n", t.type, "\n", PickledText(t.key), PickledText("cpu"), PickledInt(t.elements), "tQ",
+                    PickledInt(t.offset));
+    absl::StrAppend(&pickle, PickledTuple(t.shape), PickledTuple(t.strides), "\x89}tR");
   }
   return pickle + "u.";
 }
@@ -269,7 +246,8 @@ TEST(TorchFile, RefusesOtherArchivesAndDicts) {
   ExpectRefused(Made("\x80\x02}(\x8c\x01wNu."), "tensor \"w\": is None, expected a tensor");
   ExpectRefused(Made("\x80\x02}(\x8c\x01wctorch._utils\n_rebuild_tensor_v2\n)Ru."), "made of 0 arguments, expected 6");
   ExpectRefused(Made("\x80\x02}(\x8c\x01wctorch\nFloatStorage\n)Ru."), "is an object, expected a tensor");
-  ExpectRefused(Made("\x80\x02}(\x8c\x01wctorch._utils\n_rebuild_parameter\n)Ru."), "a parameter made of");
+  ExpectRefused(Made("\x80\x02}(\x8c\x01wctorch._utils\n_rebuild_parameter\n)Ru."),
+                "a parameter made of 0 arguments, expected 3");
   ExpectRefused(Made(plain, {{"n/byteorder", "big"}}), "byteorder is \"big\", expected \"little\"");
   ExpectRefused(Made(plain, {{"m/version", "3\n"}}), "entry \"m/version\" lies outside the folder \"n/\"");
   ExpectRefused(Made(plain, {{"n/constants.pkl", ""}}), "a TorchScript program");

@@ -19,13 +19,31 @@ using Kind = PickleValue::Kind;
 constexpr size_t kMaxExtents = 64;
 constexpr int64_t kMaxBytes = std::numeric_limits<int64_t>::max();
 
-// The globals that a pickle may name. The first three make tensors, the fourth is a storage without dtype, the others
-// stand for dtypes: as classes of storages, and by themselves.
-enum : int64_t { kRebuildTensor, kRebuildTensorWithDType, kRebuildParameter, kUntypedStorage, kFirstStorage };
+// The globals that a pickle may name: what makes tensors, what wraps those, the classes that a wrapped one may have, a
+// storage without dtype, and the dtypes: as classes of storages, and by themselves.
+enum : int64_t {
+  kRebuildTensorV1,
+  kRebuildTensorV2,
+  kRebuildTensorV3,
+  kRebuildParameter,
+  kRebuildParameterWithState,
+  kRebuildFromType,
+  kTensorClass,
+  kTensorClassByModule,
+  kParameterClass,
+  kUntypedStorage,
+  kFirstStorage
+};
 constexpr absl::string_view kGlobals[] = {
+    "torch._utils._rebuild_tensor",
     "torch._utils._rebuild_tensor_v2",
     "torch._utils._rebuild_tensor_v3",
     "torch._utils._rebuild_parameter",
+    "torch._utils._rebuild_parameter_with_state",
+    "torch._tensor._rebuild_from_type_v2",
+    "torch.Tensor",
+    "torch._tensor.Tensor",
+    "torch.nn.parameter.Parameter",
     "torch.storage.UntypedStorage",
     "torch.DoubleStorage",
     "torch.FloatStorage",
@@ -70,9 +88,16 @@ class TensorReader {
   absl::Status Fail(const StoredTensor& tensor, const std::string& why) const {
     return absl::InvalidArgumentError(absl::StrCat(source_, ": tensor ", Quoted(tensor.name), ": ", why));
   }
-  bool IsGlobal(const PickleValue& value, int64_t index) const {
-    return value.kind == Kind::kGlobal && value.number == index;
-  }
+  // A call that makes a tensor: its arguments and which it is.
+  struct Rebuild {
+    int64_t function;
+    const PickleValue* arguments;
+  };
+  // What lies in a parameter or an object with a class, whose further arguments (whether a gradient is wanted, hooks,
+  // attributes) change no number.
+  absl::StatusOr<Rebuild> Unwrap(const StoredTensor& tensor, const PickleValue& value) const;
+  // What is to be done with the stored numbers: a dict of flags, None, or not there.
+  absl::Status ReadMetadata(const PickleValue& value, StoredTensor* tensor) const;
   // Nonnegative whole numbers of a tuple; nothing when it is something else.
   std::optional<std::vector<int64_t>> Numbers(const PickleValue& tuple) const;
   // The id that torch gives to storages: ("storage", class, key, device, elements).
@@ -148,6 +173,63 @@ absl::Status TensorReader::CheckInside(const StoredTensor& tensor) const {
   return absl::OkStatus();
 }
 
+absl::StatusOr<TensorReader::Rebuild> TensorReader::Unwrap(const StoredTensor& tensor, const PickleValue& value) const {
+  const auto function_of = [&](const PickleValue& call) {
+    return call.kind == Kind::kCall ? pickle_.Item(call, 0).number : int64_t{-1};
+  };
+  const PickleValue* call = &value;
+  const int64_t outer = function_of(*call);
+  if (outer == kRebuildParameter || outer == kRebuildParameterWithState) {
+    // tensor, requires_grad, hooks; then the attributes
+    const PickleValue& arguments = pickle_.Item(*call, 1);
+    const size_t needed = outer == kRebuildParameter ? 3 : 4;
+    if (arguments.items.size() != needed) {
+      return Fail(tensor,
+                  absl::StrCat("a parameter made of ", arguments.items.size(), " arguments, expected ", needed));
+    }
+    call = &pickle_.Item(arguments, 0);
+  }
+  int64_t function = function_of(*call);
+  if (function < 0) return Fail(tensor, absl::StrCat("is ", Describe(call->kind), ", expected a tensor"));
+  const PickleValue* arguments = &pickle_.Item(*call, 1);
+  if (function == kRebuildFromType) {
+    // function, class, its arguments, attributes
+    if (arguments->items.size() != 4) {
+      return Fail(tensor, absl::StrCat("a typed tensor made of ", arguments->items.size(), " arguments, expected 4"));
+    }
+    const PickleValue& type = pickle_.Item(*arguments, 1);
+    if (type.kind != Kind::kGlobal || type.number < kTensorClass || type.number > kParameterClass) {
+      return Fail(tensor, "of a class that is neither Tensor nor Parameter");
+    }
+    const PickleValue& inner = pickle_.Item(*arguments, 0);
+    function = inner.kind == Kind::kGlobal ? inner.number : -1;
+    arguments = &pickle_.Item(*arguments, 2);
+  }
+  if (function < kRebuildTensorV1 || function > kRebuildTensorV3) {
+    return Fail(tensor, absl::StrCat("is ", Describe(call->kind), ", expected a tensor"));
+  }
+  return Rebuild{function, arguments};
+}
+
+absl::Status TensorReader::ReadMetadata(const PickleValue& value, StoredTensor* tensor) const {
+  if (value.kind == Kind::kNone) return absl::OkStatus();
+  if (value.kind != Kind::kDict) {
+    return Fail(*tensor, absl::StrCat("its metadata is ", Describe(value.kind), ", expected a dict"));
+  }
+  for (size_t i = 0; i + 1 < value.items.size(); i += 2) {
+    const PickleValue &key = pickle_.Item(value, i), &flag = pickle_.Item(value, i + 1);
+    const bool is_negated = key.kind == Kind::kString && key.text == "neg";
+    if (is_negated && flag.kind == Kind::kBool && flag.number == 1 && tensor->dtype != DType::kBool) {
+      tensor->negated = true;
+      continue;
+    }
+    const std::string name = key.kind == Kind::kString ? Quoted(key.text) : std::string(Describe(key.kind));
+    return Fail(*tensor, absl::StrCat("its metadata has ", name, " (", Describe(flag.kind),
+                                      "), expected at most \"neg\" (True) of numbers: that they are to be negated"));
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<StoredTensor> TensorReader::Read(const PickleValue& name, const PickleValue& value) const {
   if (name.kind != Kind::kString) {
     return absl::InvalidArgumentError(
@@ -155,25 +237,17 @@ absl::StatusOr<StoredTensor> TensorReader::Read(const PickleValue& name, const P
   }
   StoredTensor tensor;
   tensor.name = std::string(name.text);
-  const PickleValue* call = &value;
-  // A parameter is a tensor and two things more.
-  if (call->kind == Kind::kCall && IsGlobal(pickle_.Item(*call, 0), kRebuildParameter)) {
-    const PickleValue& arguments = pickle_.Item(*call, 1);
-    if (arguments.items.size() != 3) return Fail(tensor, "a parameter made of other than three arguments");
-    call = &pickle_.Item(arguments, 0);
-  }
-  const bool typed = call->kind == Kind::kCall && IsGlobal(pickle_.Item(*call, 0), kRebuildTensor);
-  const bool untyped = call->kind == Kind::kCall && IsGlobal(pickle_.Item(*call, 0), kRebuildTensorWithDType);
-  if (!typed && !untyped) return Fail(tensor, absl::StrCat("is ", Describe(call->kind), ", expected a tensor"));
-
-  // storage, offset, shape, strides, requires_grad, hooks, [dtype,] [metadata]
-  const PickleValue& arguments = pickle_.Item(*call, 1);
-  const size_t needed = typed ? 6 : 7;
-  if (arguments.items.size() < needed || arguments.items.size() > needed + 1) {
+  ASSIGN_OR_RETURN(const Rebuild rebuild, Unwrap(tensor, value));
+  // storage, offset, shape, strides; then requires_grad, hooks; then dtype; then perhaps metadata
+  const PickleValue& arguments = *rebuild.arguments;
+  const bool has_dtype = rebuild.function == kRebuildTensorV3;
+  const size_t needed = rebuild.function == kRebuildTensorV1 ? 4 : has_dtype ? 7 : 6;
+  const size_t most = rebuild.function == kRebuildTensorV1 ? needed : needed + 1;
+  if (arguments.kind != Kind::kTuple || arguments.items.size() < needed || arguments.items.size() > most) {
     return Fail(tensor, absl::StrCat("made of ", arguments.items.size(), " arguments, expected ", needed));
   }
   std::optional<DType> dtype;
-  if (untyped) {
+  if (has_dtype) {
     const PickleValue& type = pickle_.Item(arguments, 6);
     if (type.kind != Kind::kGlobal || type.number < kFirstDType || type.number >= kFirstDType + kNumDTypes) {
       return Fail(tensor, "its dtype is none");
@@ -194,6 +268,7 @@ absl::StatusOr<StoredTensor> TensorReader::Read(const PickleValue& name, const P
   tensor.shape = *shape;
   tensor.strides = *strides;
   RETURN_IF_ERROR(CheckInside(tensor));
+  if (arguments.items.size() > needed) RETURN_IF_ERROR(ReadMetadata(pickle_.Item(arguments, needed), &tensor));
   return tensor;
 }
 

@@ -22,6 +22,7 @@ struct StoredTensor {
   int64_t offset = 0;          // elements
   Shape shape;
   std::vector<int64_t> strides;  // elements, one for each extent
+  bool negated = false;          // the tensor is minus what is stored; never of bools
 
   // Row-major without gaps. Strides of extents of 1 mean nothing.
   bool IsContiguous() const;

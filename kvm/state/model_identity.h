@@ -5,13 +5,14 @@
 #include <string>
 
 #include "kvm/kernels/dtype.h"
+#include "kvm/kernels/weight_type.h"
 
 namespace kvm {
 
 // What a state belongs to: it means nothing to another model, and with other options it would not go on to the bit.
 struct ModelIdentity {
   uint64_t fingerprint = 0;  // of spec and weights (kvm/io/model_fingerprint.h)
-  std::string weights;       // how matrices are kept: "as-is", "f32", "bf16", "int8"
+  WeightType weights = WeightType::kAsStored;
   DType state = DType::kF32;
   bool chunked_recurrences = false;
   std::string stack;        // the spec as text, for people

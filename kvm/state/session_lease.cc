@@ -26,7 +26,11 @@ SessionLease& SessionLease::operator=(SessionLease&& other) noexcept {
 
 SessionLease::~SessionLease() { static_cast<void>(Release()); }
 
-absl::Status SessionLease::Offer() {
+absl::Status SessionLease::Offer() { return AddSnapshot(/*for_good=*/false); }
+
+absl::Status SessionLease::Keep() { return AddSnapshot(/*for_good=*/true); }
+
+absl::Status SessionLease::AddSnapshot(bool for_good) {
   if (session_.state.position() != static_cast<int64_t>(session_.tokens.size())) {
     return absl::InvalidArgumentError(absl::StrCat("the session has ", session_.tokens.size(),
                                                    " tokens, but its state has taken in ", session_.state.position()));
@@ -34,7 +38,7 @@ absl::Status SessionLease::Offer() {
   auto snapshot = std::make_shared<const Session>(session_.Fork());
   const uint64_t hash = HashTokens(snapshot->tokens);
   StoreLock lock(store_->mutex);
-  store_->AddSnapshot(std::move(snapshot), hash, *record_);
+  store_->AddSnapshot(std::move(snapshot), hash, for_good, *record_);
   return store_->MakeRoom(lock);
 }
 
@@ -91,7 +95,7 @@ absl::Status SessionLease::Release() {
                      " cannot be kept: it has ", num_tokens, " tokens, but its state has taken in ", position));
   }
   if (record.name.empty()) {
-    store.AddSnapshot(std::move(session), hash, record);
+    store.AddSnapshot(std::move(session), hash, /*for_good=*/false, record);
   } else {
     record.point = {position, hash, record.point.version + 1};
     store.SetMemory(record, std::move(session));

@@ -28,7 +28,9 @@ absl::Status CheckIdentity(const SnapshotModel& made_by, const ModelIdentity& mo
     return differ("another model: fingerprint", absl::StrCat(absl::Hex(made_by.fingerprint(), absl::kZeroPad16)),
                   absl::StrCat(absl::Hex(model.fingerprint, absl::kZeroPad16)));
   }
-  if (made_by.weights() != model.weights) return differ("weights", made_by.weights(), model.weights);
+  if (made_by.weights() != Name(model.weights)) {
+    return differ("weights", made_by.weights(), Name(model.weights));
+  }
   if (made_by.state() != Name(model.state)) return differ("state dtype", made_by.state(), Name(model.state));
   const auto option = [&](absl::string_view what, bool theirs, bool ours) {
     if (theirs == ours) return absl::OkStatus();

@@ -215,7 +215,7 @@ TEST_F(SnapshotTest, AnotherModelIsRefusedWithBothFingerprints) {
 TEST_F(SnapshotTest, OtherOptionsAreRefusedWithBothValues) {
   Write(TestSession(3, 10, 4));
   ModelIdentity other = TestIdentity();
-  other.weights = "bf16";
+  other.weights = WeightType::kBF16;
   EXPECT_EQ(Read(other).status().code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_THAT(ErrorOf(other), HasSubstr("of weights as-is, the loaded model is of bf16"));
   other = TestIdentity();

@@ -83,7 +83,7 @@ Session TestSession(int variant, int64_t tokens, int64_t rows) {
   return session;
 }
 
-ModelIdentity TestIdentity() { return {0x0123456789abcdefu, "as-is", DType::kBF16, false, "width: 3"}; }
+ModelIdentity TestIdentity() { return {0x0123456789abcdefu, WeightType::kAsStored, DType::kBF16, false, "width: 3"}; }
 
 bool AreEqual(const Session& a, const Session& b) {
   if (a.sampler.has_value() != b.sampler.has_value()) return false;

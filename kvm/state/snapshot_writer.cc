@@ -79,7 +79,7 @@ void FillLayer(const LayerState& state, SnapshotLayer* layer) {
 
 void FillModel(const ModelIdentity& identity, SnapshotModel* model) {
   model->set_fingerprint(identity.fingerprint);
-  model->set_weights(identity.weights);
+  model->set_weights(Name(identity.weights));
   model->set_state(std::string(Name(identity.state)));
   model->set_chunked_recurrences(identity.chunked_recurrences);
   model->set_stack(identity.stack);

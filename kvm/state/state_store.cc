@@ -62,6 +62,9 @@ absl::StatusOr<std::unique_ptr<StateStore>> StateStore::Open(StateStoreOptions o
   if (options.disk_budget < 0) {
     return absl::InvalidArgumentError(absl::StrCat("disk_budget is ", options.disk_budget, ", expected >= 0"));
   }
+  if (options.snapshot_budget < 0) {
+    return absl::InvalidArgumentError(absl::StrCat("snapshot_budget is ", options.snapshot_budget, ", expected >= 0"));
+  }
   RETURN_IF_ERROR(CheckRetention(options.retention));
   std::optional<StoreFolder> folder;
   if (!options.folder.empty()) {
@@ -145,7 +148,7 @@ absl::StatusOr<SessionLease> StateStore::Lease(absl::string_view name, int64_t m
     return status;
   }
   records_->Touch(*record);
-  records_->AddSnapshot(before, record->point.hash, *record);
+  records_->AddSnapshot(before, record->point.hash, /*for_good=*/false, *record);
   static_cast<void>(records_->MakeRoom(lock));  // the snapshot itself may go, if nothing else can
   lock.unlock();
   return SessionLease(records_.get(), record, before->Fork(), bytes);
@@ -165,22 +168,25 @@ absl::Status StateStore::Fork(absl::string_view from, absl::string_view to) {
 absl::Status StateStore::Pin(absl::string_view name) {
   StoreLock lock(records_->mutex);
   const StoreRecordPtr record = records_->FindName(std::string(name));
-  if (record == nullptr) return absl::NotFoundError(absl::StrCat("no session \"", name, "\""));
+  if (record == nullptr) return records_->NoSession(std::string(name));
   const bool was_pinned = std::exchange(record->pinned, true);
-  if (record->leased) return absl::OkStatus();
-  absl::Status loaded = records_->SessionInMemory(lock, std::string(name)).status();
+  absl::Status pinned;
+  if (!record->leased) pinned = records_->SessionInMemory(lock, std::string(name)).status();
   // Who leased it meanwhile has it in memory.
-  if (loaded.ok() || record->leased) return absl::OkStatus();
-  record->pinned = was_pinned;
-  return loaded;
+  if (record->leased) pinned = absl::OkStatus();
+  if (pinned.ok() && !was_pinned) pinned = records_->WritePins();
+  if (!pinned.ok()) record->pinned = was_pinned;
+  return pinned;
 }
 
 absl::Status StateStore::Unpin(absl::string_view name) {
   const StoreLock lock(records_->mutex);
   const StoreRecordPtr record = records_->FindName(std::string(name));
-  if (record == nullptr) return absl::NotFoundError(absl::StrCat("no session \"", name, "\""));
-  record->pinned = false;
-  return absl::OkStatus();
+  if (record == nullptr) return records_->NoSession(std::string(name));
+  if (!std::exchange(record->pinned, false)) return absl::OkStatus();
+  absl::Status written = records_->WritePins();
+  if (!written.ok()) record->pinned = true;
+  return written;
 }
 
 absl::Status StateStore::Save(absl::string_view name) {

@@ -35,6 +35,9 @@ struct StateStoreOptions {
   std::string folder;         // for snapshot files, made if it is not there; empty: memory only
   int64_t memory_budget = 0;  // bytes of all sessions and snapshots in memory (Session::ByteSize) and of leases; > 0
   int64_t disk_budget = std::numeric_limits<int64_t>::max();  // bytes of our files in the folder
+  // Bytes of all snapshot files in the folder, those of other models included: the least recently used go. Sessions do
+  // not count, and stay.
+  int64_t snapshot_budget = std::numeric_limits<int64_t>::max();
   Retention retention;
 };
 
@@ -111,6 +114,10 @@ class SessionLease {
   // others to disk to make room, and the session is not the worse for it.
   absl::Status Offer();
 
+  // The same, but the snapshot is kept for good wherever it stands, as long as there is room: for ends of prompts,
+  // where the next turn begins and the same prompt is had whole. Errors as Offer().
+  absl::Status Keep();
+
   // Goes back to the nearest snapshot at or before `position` (a state cannot be rewound) and returns the session's
   // tokens from there up to `position`, which are to be fed again; none stored: the session is empty, and all of them.
   // OutOfRange for a position that is not within the session; FailedPrecondition naming the nearest snapshot when more
@@ -126,6 +133,8 @@ class SessionLease {
  private:
   friend class StateStore;
   SessionLease(StoreRecords* store, std::shared_ptr<StoreRecord> record, Session session, int64_t reserved);
+
+  absl::Status AddSnapshot(bool for_good);
 
   StoreRecords* store_ = nullptr;  // null: released
   std::shared_ptr<StoreRecord> record_;
@@ -158,17 +167,21 @@ class StateStore {
   // Lease.
   absl::Status Fork(absl::string_view from, absl::string_view to);
 
-  // A pinned session stays in memory. Pin brings it back if it is not there, with the errors of Load.
+  // A pinned session stays in memory. Pin brings it back if it is not there, with the errors of Load. A pinned session
+  // that has a file is still pinned when the folder is opened the next time, and then stays in memory from its first
+  // use on. Errors of writing that down are those of AtomicFile; then the pin is as it was.
   absl::Status Pin(absl::string_view name);
   absl::Status Unpin(absl::string_view name);
 
   // Writes a session to its file; it stays in memory. Nothing to do when the file is as new. NotFound;
   // FailedPrecondition while it is leased and in a store without folder; ResourceExhausted beyond the disk budget; the
-  // errors of WriteSnapshot, after which the file is as it was.
+  // errors of WriteSnapshot, after which the file is as it was. A name whose file cannot be used is FailedPrecondition
+  // here and for all that take the name of a session.
   absl::Status Save(absl::string_view name);
 
-  // Writes the snapshots that Retention keeps for good to their files, as before the store goes; they stay in memory.
-  // FailedPrecondition in a store without folder; other errors as Save, and then some are not written.
+  // Writes the snapshots that are kept for good to their files, as before the store goes; they stay in memory.
+  // FailedPrecondition in a store without folder; other errors as Save, and then those that cannot be are not written.
+  // Also says why, since the last call, one that had to leave memory could not be.
   absl::Status SaveSnapshots();
 
   // Brings a session back to memory. Errors as Lease.

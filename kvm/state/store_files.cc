@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <memory>
+#include <set>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "kvm/io/content_hash.h"
@@ -17,7 +19,7 @@ namespace {
 // Names of snapshot files differ between models, so that no model's replaces another's.
 uint64_t HashInName(const StorePoint& point, const ModelIdentity& identity) {
   ContentHash hash;
-  hash.Add(absl::StrCat(identity.fingerprint, " ", identity.weights, " ", Name(identity.state), " ",
+  hash.Add(absl::StrCat(identity.fingerprint, " ", Name(identity.weights), " ", Name(identity.state), " ",
                         identity.chunked_recurrences, " ", identity.provenance, " ", point.hash));
   return hash.Value();
 }
@@ -40,8 +42,16 @@ absl::StatusOr<StorePoint> PointOfFile(const std::string& path, const ModelIdent
 absl::StatusOr<std::vector<SkippedFile>> StoreRecords::ReadFolder() {
   std::vector<SkippedFile> skipped;
   ASSIGN_OR_RETURN(StoreFolder::Contents contents, folder->List());
-  for (const std::string& path : contents.odd) {
-    skipped.push_back({path, absl::InvalidArgumentError(absl::StrCat(path, ": not the name of a session")), ""});
+  for (const StoreFolder::Odd& odd : contents.odd) {
+    skipped.push_back({odd.path, absl::InvalidArgumentError(odd.why), ""});
+    if (!odd.session.empty()) unusable[odd.session] = odd.why;
+  }
+  std::set<std::string> pins;
+  absl::StatusOr<std::set<std::string>> read_pins = folder->ReadPins();
+  if (read_pins.ok()) {
+    pins = *std::move(read_pins);
+  } else {
+    skipped.push_back({folder->PinsPath(), absl::InvalidArgumentError(read_pins.status().message()), ""});
   }
   // Those written last were used last, as far as one can tell.
   std::stable_sort(contents.files.begin(), contents.files.end(),
@@ -55,16 +65,22 @@ absl::StatusOr<std::vector<SkippedFile>> StoreRecords::ReadFolder() {
       record->file_bytes = file.bytes;
       record->kept = file.session.empty();
       record->last_use = file.written;
+      record->pinned = pins.count(file.session) > 0;
       stats.disk_bytes += file.bytes;
       AddToIndex(*record);
       continue;
     }
+    if (file.session.empty() && IsSnapshotName(file.path)) other_snapshots.push_back(file);
     SkippedFile skip = {file.path, point.status(), ""};
     if (absl::IsInvalidArgument(point.status())) {
       const absl::StatusOr<std::string> aside = MoveAside(file.path);
       if (aside.ok()) skip.moved_to = *aside;
+      if (aside.ok() && file.session.empty() && IsSnapshotName(file.path)) other_snapshots.pop_back();
     }
-    if (skip.moved_to.empty() && !file.session.empty()) unusable[file.session] = std::string(point.status().message());
+    if (skip.moved_to.empty() && !file.session.empty()) {
+      unusable[file.session] = std::string(point.status().message());
+      if (pins.count(file.session) > 0) other_pins.insert(file.session);
+    }
     skipped.push_back(std::move(skip));
   }
   return skipped;
@@ -78,7 +94,7 @@ absl::Status StoreRecords::WriteFile(StoreLock& lock, const StoreRecordPtr& reco
                                : folder->SessionPath(record->name);
   const int64_t session_bytes = session->ByteSize();
   const int64_t expected_bytes = session_bytes + file_overhead_;
-  RETURN_IF_ERROR(MakeDiskRoom(expected_bytes, path));
+  RETURN_IF_ERROR(MakeDiskRoom(expected_bytes, record->name.empty(), path));
   stats.disk_bytes += expected_bytes;
   record->busy = true;
   lock.unlock();
@@ -94,10 +110,11 @@ absl::Status StoreRecords::WriteFile(StoreLock& lock, const StoreRecordPtr& reco
   }
   file_overhead_ = std::max(file_overhead_, bytes - session_bytes);
   stats.disk_bytes += bytes - record->file_bytes;
+  const bool is_new = record->path.empty();
   record->path = path;
   record->file_bytes = bytes;
   record->in_file = point;
-  return absl::OkStatus();
+  return is_new && record->pinned ? WritePins() : absl::OkStatus();
 }
 
 absl::Status StoreRecords::WriteSnapshots(StoreLock& lock) {
@@ -105,12 +122,26 @@ absl::Status StoreRecords::WriteSnapshots(StoreLock& lock) {
   for (const auto& [id, record] : records) {
     if (record->name.empty() && record->kept) kept.push_back(record);
   }
+  absl::Status written = std::exchange(lost_snapshot_, absl::OkStatus());
   for (const StoreRecordPtr& record : kept) {
     while (record->busy) idle.wait(lock);
     if (record->gone || record->memory == nullptr || record->FileIsCurrent()) continue;
-    RETURN_IF_ERROR(WriteFile(lock, record));
+    written.Update(WriteFile(lock, record));
   }
-  return absl::OkStatus();
+  // What an earlier process left may be more.
+  written.Update(MakeDiskRoom(0, /*is_snapshot=*/true, "snapshots"));
+  return written;
+}
+
+absl::Status StoreRecords::WritePins() {
+  if (!folder.has_value()) return absl::OkStatus();
+  std::set<std::string> pins = other_pins;
+  for (const auto& [name, record] : names) {
+    if (record->pinned && !record->path.empty()) pins.insert(name);
+  }
+  absl::Status written = folder->WritePins(pins);
+  if (!written.ok()) ++stats.disk_errors;
+  return written;
 }
 
 absl::Status StoreRecords::ReadFile(StoreLock& lock, const StoreRecordPtr& record) {
@@ -143,29 +174,63 @@ absl::Status StoreRecords::ReadFile(StoreLock& lock, const StoreRecordPtr& recor
   return absl::OkStatus();
 }
 
-absl::Status StoreRecords::MakeDiskRoom(int64_t bytes, const std::string& what) {
+StoreRecordPtr StoreRecords::OldestSnapshotFile() const {
+  StoreRecordPtr oldest;
+  for (const auto& [id, record] : records) {
+    if (!record->name.empty() || record->path.empty() || record->busy) continue;
+    if (oldest == nullptr || record->use < oldest->use) oldest = record;
+  }
+  return oldest;
+}
+
+absl::Status StoreRecords::GiveUpFile(const StoreRecordPtr& record) {
+  if (record->memory == nullptr) {
+    RETURN_IF_ERROR(RemoveRecord(record, /*forget=*/true));
+    ++stats.dropped;
+    return absl::OkStatus();
+  }
+  absl::Status removed = RemoveFile(record->path);
+  if (!removed.ok()) {
+    ++stats.disk_errors;
+    return removed;
+  }
+  ForgetFile(*record);
+  return absl::OkStatus();
+}
+
+int64_t StoreRecords::SnapshotFileBytes() const {
+  int64_t bytes = 0;
+  for (const auto& [id, record] : records) {
+    if (record->name.empty()) bytes += record->file_bytes;
+  }
+  for (const StoreFolder::File& file : other_snapshots) bytes += file.bytes;
+  return bytes;
+}
+
+absl::Status StoreRecords::MakeDiskRoom(int64_t bytes, bool is_snapshot, const std::string& what) {
+  const auto refuse = [&](absl::string_view budget, int64_t limit, int64_t others) {
+    return absl::ResourceExhaustedError(absl::StrCat("cannot write ", what, ": ", bytes, " bytes do not fit into the ",
+                                                     budget, " budget of ", limit, " bytes beside ", others,
+                                                     " of other files"));
+  };
   while (stats.disk_bytes + bytes > options.disk_budget) {
-    StoreRecordPtr oldest;
-    for (const auto& [id, record] : records) {
-      if (!record->name.empty() || record->path.empty() || record->busy) continue;
-      if (oldest == nullptr || record->use < oldest->use) oldest = record;
-    }
-    if (oldest == nullptr) {
-      return absl::ResourceExhaustedError(
-          absl::StrCat("cannot write ", what, ": ", bytes, " bytes do not fit into the disk budget of ",
-                       options.disk_budget, " bytes beside ", stats.disk_bytes, " of other files"));
-    }
-    if (oldest->memory == nullptr) {
-      RETURN_IF_ERROR(RemoveRecord(oldest, /*forget=*/true));
+    const StoreRecordPtr oldest = OldestSnapshotFile();
+    if (oldest == nullptr) return refuse("disk", options.disk_budget, stats.disk_bytes);
+    RETURN_IF_ERROR(GiveUpFile(oldest));
+  }
+  if (!is_snapshot) return absl::OkStatus();
+  // Nothing has to go for one that will never fit.
+  if (bytes > options.snapshot_budget) return refuse("snapshot", options.snapshot_budget, 0);
+  for (int64_t used = SnapshotFileBytes(); used + bytes > options.snapshot_budget; used = SnapshotFileBytes()) {
+    const StoreRecordPtr oldest = OldestSnapshotFile();
+    if (!other_snapshots.empty() && (oldest == nullptr || other_snapshots.front().written <= oldest->last_use)) {
+      RETURN_IF_ERROR(RemoveFile(other_snapshots.front().path));
+      other_snapshots.pop_front();
       ++stats.dropped;
-    } else {
-      absl::Status removed = RemoveFile(oldest->path);
-      if (!removed.ok()) {
-        ++stats.disk_errors;
-        return removed;
-      }
-      ForgetFile(*oldest);
+      continue;
     }
+    if (oldest == nullptr) return refuse("snapshot", options.snapshot_budget, used);
+    RETURN_IF_ERROR(GiveUpFile(oldest));
   }
   return absl::OkStatus();
 }

@@ -36,6 +36,8 @@ absl::Status StoreRecords::RemoveRecord(const StoreRecordPtr& record, bool forge
   if (!record->name.empty()) names.erase(record->name);
   records.erase(record->id);
   record->gone = true;
+  // A pin without a session means nothing: should it stay in the file, the next Open forgets it.
+  if (record->pinned) static_cast<void>(WritePins());
   return absl::OkStatus();
 }
 
@@ -85,7 +87,8 @@ void StoreRecords::Touch(StoreRecord& record) {
   record.last_use = absl::Now();
 }
 
-void StoreRecords::AddSnapshot(std::shared_ptr<const Session> session, uint64_t hash, StoreRecord& owner) {
+void StoreRecords::AddSnapshot(std::shared_ptr<const Session> session, uint64_t hash, bool for_good,
+                               StoreRecord& owner) {
   const int64_t position = session->state.position();
   if (position == 0) return;
   for (uint64_t id : index.At(position, hash)) {
@@ -93,11 +96,12 @@ void StoreRecords::AddSnapshot(std::shared_ptr<const Session> session, uint64_t 
     if (!record.name.empty()) continue;
     // Should the tokens differ in spite of the hash, this one is not found later, and no harm is done.
     Touch(record);
+    record.kept = record.kept || for_good;
     if (record.memory == nullptr || record.memory->logits.empty()) SetMemory(record, std::move(session));
     return;
   }
   const StoreRecordPtr record = AddRecord("", {position, hash, 0});
-  record->kept = IsKept(options.retention, position);
+  record->kept = for_good || IsKept(options.retention, position);
   SetMemory(*record, std::move(session));
   AddToIndex(*record);
   if (record->kept) return;
@@ -109,7 +113,7 @@ void StoreRecords::TrimRecent(StoreRecord& owner) {
   while (static_cast<int64_t>(owner.recent.size()) > options.retention.recent) {
     const StoreRecordPtr oldest = owner.recent.front().lock();
     owner.recent.pop_front();
-    if (oldest == nullptr || oldest->gone) continue;
+    if (oldest == nullptr || oldest->gone || oldest->kept) continue;
     // These have no file that could fail to go.
     const absl::Status removed = RemoveRecord(oldest, /*forget=*/true);
     assert(removed.ok());
@@ -136,6 +140,8 @@ std::shared_ptr<const Session> StoreRecords::LongestBeginning(StoreLock& lock, a
       }
     }
     Touch(*record);
+    // The next process goes by this.
+    if (record->name.empty() && !record->path.empty()) TouchFile(record->path);
     std::shared_ptr<const Session> session = record->memory;
     lock.unlock();
     const bool whole = session->tokens.size() == tokens.size();

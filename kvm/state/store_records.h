@@ -13,6 +13,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -80,6 +81,9 @@ class StoreRecords {
   std::map<uint64_t, StoreRecordPtr> records;
   std::map<std::string, StoreRecordPtr> names;
   std::map<std::string, std::string> unusable;  // names whose files are not ours to replace, and why
+  std::set<std::string> other_pins;             // pinned sessions of other models
+  // Snapshot files of other models, least recently used first: they count as ours do, and go as ours do.
+  std::deque<StoreFolder::File> other_snapshots;
   PrefixIndex index;
   StateStoreStats stats;
 
@@ -95,9 +99,9 @@ class StoreRecords {
   void RemoveFromIndex(StoreRecord& record, bool forget = false);
   void SetMemory(StoreRecord& record, std::shared_ptr<const Session> session);
   void Touch(StoreRecord& record);
-  // Keeps `session` as a snapshot, unless there is one of its tokens already; a new one that is not kept for good is
-  // the newest of `owner`, which gives up the oldest.
-  void AddSnapshot(std::shared_ptr<const Session> session, uint64_t hash, StoreRecord& owner);
+  // Keeps `session` as a snapshot, unless there is one of its tokens already, for good if `for_good` or if Retention
+  // says so; a new one that is not is the newest of `owner`, which gives up the oldest.
+  void AddSnapshot(std::shared_ptr<const Session> session, uint64_t hash, bool for_good, StoreRecord& owner);
   // The longest stored beginning of `tokens`, or null: then `stats` has the reason if `count_miss`. One that is all of
   // them has logits. PrefixHashes of the tokens are given.
   std::shared_ptr<const Session> LongestBeginning(StoreLock& lock, absl::Span<const int32_t> tokens,
@@ -106,12 +110,15 @@ class StoreRecords {
   // --- Files (store_files.cc).
   // The record has memory, is not busy, and is not leased.
   absl::Status WriteFile(StoreLock& lock, const StoreRecordPtr& record);
-  // Writes all snapshots that are `kept` and have no current file.
+  // Writes all snapshots that are `kept` and have no current file, as far as that is possible. The first error, also of
+  // those that had to leave memory since the last call.
   absl::Status WriteSnapshots(StoreLock& lock);
+  // Writes which sessions are pinned, of those that have files.
+  absl::Status WritePins();
   // The record has no memory but a current file, and is not busy. The caller has made room.
   absl::Status ReadFile(StoreLock& lock, const StoreRecordPtr& record);
-  // Makes room for a file by removing those of the least recently used snapshots.
-  absl::Status MakeDiskRoom(int64_t bytes, const std::string& what);
+  // Makes room for a file, of a snapshot or a session, by removing those of the least recently used snapshots.
+  absl::Status MakeDiskRoom(int64_t bytes, bool is_snapshot, const std::string& what);
   // Takes a snapshot whose file cannot be read out of the store, and a damaged file out of the way.
   void SetAside(const StoreRecordPtr& record, const absl::Status& why);
 
@@ -124,7 +131,9 @@ class StoreRecords {
   void Unreserve(int64_t bytes) { stats.leased_bytes -= bytes; }
   // Moves the least recently used out of memory until the budget holds.
   absl::Status MakeRoom(StoreLock& lock);
-  // A session that is not leased and not busy. NotFound; FailedPrecondition.
+  // Why there is no session of this name: NotFound, or FailedPrecondition for one whose file cannot be used.
+  absl::Status NoSession(const std::string& name) const;
+  // A session that is not leased and not busy. Errors as NoSession; FailedPrecondition.
   absl::StatusOr<StoreRecordPtr> FreeSession(StoreLock& lock, const std::string& name);
   // The same, brought to memory.
   absl::StatusOr<StoreRecordPtr> SessionInMemory(StoreLock& lock, const std::string& name);
@@ -140,10 +149,16 @@ class StoreRecords {
   int64_t UnmovableBytes() const;
   absl::Status MoveOut(StoreLock& lock, const StoreRecordPtr& record);
   void ForgetFile(StoreRecord& record);
+  // The least recently used snapshot with a file that can go; null: none.
+  StoreRecordPtr OldestSnapshotFile() const;
+  // Removes its file, and the snapshot itself if it is nowhere else.
+  absl::Status GiveUpFile(const StoreRecordPtr& record);
+  int64_t SnapshotFileBytes() const;
   void TrimRecent(StoreRecord& owner);
 
   std::map<const Session*, Use> in_memory_;
-  int64_t file_overhead_ = 0;  // bytes that a file was larger than its session at most: headers vary little
+  absl::Status lost_snapshot_;  // why one that had to leave memory could not be written
+  int64_t file_overhead_ = 0;   // bytes that a file was larger than its session at most: headers vary little
   uint64_t last_id_ = 0;
   uint64_t last_use_ = 0;
 };

@@ -88,6 +88,7 @@ absl::Status StoreRecords::MoveOut(StoreLock& lock, const StoreRecordPtr& record
         return absl::Status(written.code(),
                             absl::StrCat("session \"", record->name, "\" stays in memory: ", written.message()));
       }
+      if (worth_a_file && folder.has_value()) lost_snapshot_.Update(written);
       RETURN_IF_ERROR(RemoveRecord(record, /*forget=*/true));
       ++stats.dropped;
       return absl::OkStatus();
@@ -100,10 +101,17 @@ absl::Status StoreRecords::MoveOut(StoreLock& lock, const StoreRecordPtr& record
   return absl::OkStatus();
 }
 
+absl::Status StoreRecords::NoSession(const std::string& name) const {
+  const auto found = unusable.find(name);
+  if (found == unusable.end()) return absl::NotFoundError(absl::StrCat("no session \"", name, "\""));
+  return absl::FailedPreconditionError(
+      absl::StrCat("session \"", name, "\": its file is there and is left alone: ", found->second));
+}
+
 absl::StatusOr<StoreRecordPtr> StoreRecords::FreeSession(StoreLock& lock, const std::string& name) {
   for (;;) {
     const StoreRecordPtr record = FindName(name);
-    if (record == nullptr) return absl::NotFoundError(absl::StrCat("no session \"", name, "\""));
+    if (record == nullptr) return NoSession(name);
     if (record->leased) return absl::FailedPreconditionError(absl::StrCat("session \"", name, "\" is leased"));
     if (!record->busy) return record;
     idle.wait(lock);

@@ -11,6 +11,7 @@ import collections
 import json
 import pathlib
 import pickle
+import pickletools
 import shutil
 import struct
 import subprocess
@@ -73,6 +74,7 @@ def make_safetensors():
         header["t." + name] = tensor(name, [1, 2], end, end + 2 * size)
         end += 2 * size
     put("safetensors", "dtypes", safetensors(header, bytes(end)))
+    put("safetensors", "no_metadata", safetensors({"__metadata__": None, "a": tensor("U8", [], 0, 1)}, b"1"))
     put("safetensors", "zeros", safetensors({"a": tensor("F32", [0, 9223372036854775807], 0, 0),
                                              "b": tensor("I64", [3, 0, 2], 0, 0)}))
     put("safetensors", "huge_shape", safetensors({"a": tensor("F64", [4294967296, 4294967296], 0, 0)}))
@@ -86,6 +88,7 @@ def make_index():
         {"metadata": {"total_size": 36, "x": None}, "weight_map": {"x": "a", "y": "a", "z": "b"}}))
     put("safetensors_index", "some", json.dumps({"metadata": {"total_size": 1.5}, "weight_map": {"x": "a"}}))
     put("safetensors_index", "missing_tensor", json.dumps({"weight_map": {"x": "b"}}))
+    put("safetensors_index", "missing_shards", json.dumps({"weight_map": {"x": "c", "y": "a", "z": "d", "w": "b"}}))
     put("safetensors_index", "missing_shard", json.dumps({"weight_map": {"x": "c"}}))
     put("safetensors_index", "outside", json.dumps({"weight_map": {"x": "../a", "y": "/a", "z": ".."}}))
     put("safetensors_index", "empty", json.dumps({"metadata": {}, "weight_map": {}}))
@@ -122,6 +125,7 @@ def make_tokenizers():
     lines = (TESTING / "data/tokenizers/world_vocabulary.txt").read_text().splitlines(keepends=True)
     put("world_vocabulary", "letters", "".join(lines[64:128] + lines[256:]))
     put("world_vocabulary", "bytes", "".join(lines[:16] + lines[120:136] + lines[250:256]))
+    put("world_vocabulary", "marked", "\ufeff1 'a' 1\n2 'b' 1\n")
     put("world_vocabulary", "forms", "1 'a' 1\n2 \"'\" 1\n3 b'\\xff\\x00' 2\n65535 '\\u00e9\\n\\t\\\\\\'' 6\n"
                                      "9 '\u65e5' 3\n10 b\"'\" 1\n")
 
@@ -173,6 +177,54 @@ def put_pickle_of(path):
         for name in archive.namelist():
             if name.endswith("/data.pkl"):
                 put("pickle", path.stem, archive.read(name))
+
+
+def pickled(value):
+    """Opcodes of protocol 2 that leave a value on the stack; bytes are opcodes already."""
+    if isinstance(value, bytes):
+        return value
+    if isinstance(value, dict):
+        return b"}(" + b"".join(pickled(k) + pickled(v) for k, v in value.items()) + b"u"
+    if isinstance(value, tuple):
+        return b"(" + b"".join(map(pickled, value)) + b"t"
+    return pickletools.optimize(pickle.dumps(value, protocol=2))[2:-1]
+
+
+def made_by(function, *arguments):
+    return named(function) + pickled(arguments) + b"R"
+
+
+def named(name):
+    module, _, attribute = name.rpartition(".")
+    return f"c{module}\n{attribute}\n".encode()
+
+
+def make_rebuilds():
+    """Every call that makes a tensor, and what its further arguments may ask for."""
+    utils = "torch._utils._rebuild_"
+    storage = pickled(("storage", named("torch.FloatStorage"), "0", "cpu", 4)) + b"Q"
+    untyped = pickled(("storage", named("torch.storage.UntypedStorage"), "0", "cpu", 16)) + b"Q"
+    strided = (1, (2,), (2,), False, {})
+    plain = made_by(utils + "tensor_v2", storage, *strided)
+    state = {"seen": True}
+    of_type = "torch._tensor._rebuild_from_type_v2"
+    forms = {
+        "first": made_by(utils + "tensor", storage, 0, (2, 2), (1, 2)),
+        "negated": made_by(utils + "tensor_v2", storage, *strided, {"neg": True}),
+        "negated_dtype": made_by(utils + "tensor_v3", untyped, *strided, named("torch.float32"), {"neg": True}),
+        "conjugate": made_by(utils + "tensor_v2", storage, *strided, {"conj": True}),
+        "state": made_by(utils + "parameter_with_state", plain, True, {}, state),
+        "type": made_by(of_type, named(utils + "tensor_v2"), named("torch.Tensor"), (storage, *strided), state),
+    }
+    for name, form in forms.items():
+        data = b"\x80\x02" + pickled({"w": form}) + b"."
+        put("pickle", "rebuild_" + name, data)
+        path = CORPUS / "rwkv_pth" / f"rebuild_{name}.pth"
+        with zipfile.ZipFile(path, "w") as archive:
+            for entry, content in (("n/data.pkl", data), ("n/data/0", bytes(16))):
+                archive.writestr(zipfile.ZipInfo(entry), content)
+    whole = (CORPUS / "rwkv_pth/rebuild_first.pth").read_bytes()
+    put("rwkv_pth", "bytes_behind.pth", whole + bytes(100))
 
 
 def make_torch(scratch):
@@ -232,6 +284,7 @@ def main():
     make_tokenizers()
     make_stack()
     make_snapshots()
+    make_rebuilds()
     with tempfile.TemporaryDirectory() as scratch:
         make_torch(pathlib.Path(scratch))
         make_packed(pathlib.Path(scratch))

@@ -37,6 +37,6 @@ std::unique_ptr<LanguageModel> NewSnapshotModel() {
   return *std::move(model);
 }
 
-ModelIdentity SnapshotModelIdentity() { return {7, "as-is", DType::kI8, false, ""}; }
+ModelIdentity SnapshotModelIdentity() { return {7, WeightType::kAsStored, DType::kI8, false, ""}; }
 
 }  // namespace kvm

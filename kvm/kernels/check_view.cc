@@ -26,12 +26,7 @@ void FailView(ViewShape got, int64_t rows, int64_t cols, const char* what, CallS
   std::abort();
 }
 
-bool Overlap(const char* a, ViewShape of_a, const char* b, ViewShape of_b, int64_t element) {
-  if (of_a.rows == 0 || of_a.cols == 0 || of_b.rows == 0 || of_b.cols == 0) return false;
-  const auto end = [element](const char* begin, const ViewShape& shape) {
-    return begin + ((shape.rows - 1) * shape.stride + shape.cols) * element;
-  };
-  if (end(a, of_a) <= b || end(b, of_b) <= a) return false;
+bool Interleaved(const char* a, ViewShape of_a, const char* b, ViewShape of_b, int64_t element) {
   if (of_a.rows == 1 || of_b.rows == 1 || of_a.stride != of_b.stride) {
     // A single row may lie between two of the other's columns; what one row takes up is all there is to it.
     return of_a.rows == 1 && of_b.rows == 1;

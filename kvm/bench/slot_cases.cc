@@ -77,11 +77,11 @@ OperatorCase Attention(const OperatorSizes& sizes, int64_t queries, int64_t keys
 OperatorCase RowUpdate(const OperatorSizes& sizes) {
   struct Head {
     std::vector<float> key_sums, value_sums, radii, readout_keys, readout_values;
-    SlotRows rows;
   };
   struct Data {
     std::vector<float> keys, values, weight, bias;
     std::vector<Head> heads;
+    std::vector<SlotUpdateHead> updates;
   };
   const int64_t dim = HeadDim(sizes);
   auto data = std::make_shared<Data>();
@@ -96,13 +96,22 @@ OperatorCase RowUpdate(const OperatorSizes& sizes) {
     head.radii.assign(static_cast<size_t>(sizes.rows), 1.0f);
     head.readout_keys = UniformFloats(KeyPanelElements(sizes.rows, dim), -1, 1);
     head.readout_values = head.value_sums;
-    head.rows.count = head.rows.capacity = sizes.rows;
-    head.rows.qk_dim = head.rows.v_dim = dim;
-    head.rows.key_sums = head.key_sums.data();
-    head.rows.value_sums = head.value_sums.data();
-    head.rows.radii = head.radii.data();
-    head.rows.readout_keys = head.readout_keys.data();
-    head.rows.readout_values = head.readout_values.data();
+    const int64_t first_column = static_cast<int64_t>(data->updates.size()) * dim;
+    const auto of_head = [&](const std::vector<float>& x) {
+      return MatrixView<const float>(x.data(), sizes.chunk, sizes.width).Cols(first_column, dim);
+    };
+    SlotUpdateHead update;
+    update.tokens.keys = of_head(data->keys);
+    update.tokens.values = of_head(data->values);
+    update.norm = {data->weight, data->bias};
+    update.rows.count = update.rows.capacity = sizes.rows;
+    update.rows.qk_dim = update.rows.v_dim = dim;
+    update.rows.key_sums = head.key_sums.data();
+    update.rows.value_sums = head.value_sums.data();
+    update.rows.radii = head.radii.data();
+    update.rows.readout_keys = head.readout_keys.data();
+    update.rows.readout_values = head.readout_values.data();
+    data->updates.push_back(update);
   }
   OperatorCase c;
   c.kernel = "routing and update";
@@ -112,12 +121,7 @@ OperatorCase RowUpdate(const OperatorSizes& sizes) {
   c.bound = Bound::kMatMul;
   c.is_chunk_update = true;
   c.run = [=](ThreadPool& pool) {
-    pool.ParallelFor(sizes.heads, [&](int64_t h) {
-      SlotTokens tokens;
-      tokens.keys = MatrixView<const float>(data->keys.data(), sizes.chunk, sizes.width).Cols(h * dim, dim);
-      tokens.values = MatrixView<const float>(data->values.data(), sizes.chunk, sizes.width).Cols(h * dim, dim);
-      UpdateRows(tokens, {}, {data->weight, data->bias}, data->heads[static_cast<size_t>(h)].rows, pool.memory());
-    });
+    ApplyRoutes(absl::MakeSpan(data->updates), RouteTokens(data->updates, pool.memory(), pool), pool);
   };
   return c;
 }

@@ -1,12 +1,14 @@
 #include "kvm/state/block_window.h"
 
 #include <algorithm>
-#include <cassert>
 #include <memory>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "kvm/base/check.h"
 #include "kvm/kernels/bfloat16.h"
+#include "kvm/kernels/check_view.h"
+#include "kvm/kernels/key_panels.h"
 #include "kvm/status_macros.h"
 
 namespace kvm {
@@ -27,18 +29,13 @@ struct HeadBlock {
   T* values;
 };
 
-// Writes positions index.. of a block, for all heads: keys [n, num_heads·qk_dim], values [n, num_heads·v_dim]. Along
-// positions, as keys lie in panels.
+// Writes positions index.. of a block, for all heads: keys [n, num_heads·qk_dim], values [n, num_heads·v_dim].
 template <typename T>
 void WritePositions(const BlockWindowShape& shape, int64_t index, MatrixView<const float> keys,
                     MatrixView<const float> values, void* block_keys, void* block_values) {
   for (int64_t h = 0; h < shape.num_heads; ++h) {
     const HeadBlock<T> block(shape, h, block_keys, block_values);
-    for (int64_t c = 0; c < shape.qk_dim; ++c) {
-      for (int64_t r = 0; r < keys.rows; ++r) {
-        Store(keys.row(r)[h * shape.qk_dim + c], block.keys + KeyPanelOffset(index + r, c, shape.qk_dim));
-      }
-    }
+    PackKeys(keys.Cols(h * shape.qk_dim, shape.qk_dim), index, shape.dtype, block.keys);
     for (int64_t r = 0; r < values.rows; ++r) {
       for (int64_t c = 0; c < shape.v_dim; ++c) {
         Store(values.row(r)[h * shape.v_dim + c], block.values + (index + r) * shape.v_dim + c);
@@ -47,19 +44,35 @@ void WritePositions(const BlockWindowShape& shape, int64_t index, MatrixView<con
   }
 }
 
+// Reads positions index.. of a block of one head: keys [n, qk_dim], values [n, v_dim].
 template <typename T>
-void ReadPosition(const BlockWindowShape& shape, int64_t head, int64_t index, const void* keys, const void* values,
-                  float* key, float* value) {
-  const HeadBlock<T> block(shape, head, const_cast<void*>(keys), const_cast<void*>(values));
-  for (int64_t c = 0; c < shape.qk_dim; ++c) key[c] = Load(block.keys[KeyPanelOffset(index, c, shape.qk_dim)]);
-  for (int64_t c = 0; c < shape.v_dim; ++c) value[c] = Load(block.values[index * shape.v_dim + c]);
+void ReadPositions(const BlockWindowShape& shape, int64_t head, int64_t index, const void* block_keys,
+                   const void* block_values, MatrixView<float> keys, MatrixView<float> values) {
+  const HeadBlock<T> block(shape, head, const_cast<void*>(block_keys), const_cast<void*>(block_values));
+  UnpackKeys(block.keys, index, shape.dtype, keys);
+  for (int64_t r = 0; r < values.rows; ++r) {
+    for (int64_t c = 0; c < shape.v_dim; ++c) {
+      values.row(r)[c] = Load(block.values[(index + r) * shape.v_dim + c]);
+    }
+  }
 }
 
 }  // namespace
 
 int64_t NewestBlocksBegin(int64_t position, int64_t block_len, int64_t num_blocks) {
+  CheckAtLeast(position, 0, "position");
+  CheckAtLeast(block_len, 1, "block_len");
+  CheckAtLeast(num_blocks, 0, "num_blocks");
   const int64_t begun = (position + block_len - 1) / block_len;
   return std::max<int64_t>(0, begun - num_blocks) * block_len;
+}
+
+BlockWindow::BlockWindow(const BlockWindowShape& shape) : shape_(shape) {
+  CheckAtLeast(shape.num_heads, 1, "shape.num_heads");
+  CheckAtLeast(shape.qk_dim, 1, "shape.qk_dim");
+  CheckAtLeast(shape.v_dim, 1, "shape.v_dim");
+  CheckAtLeast(shape.block_len, 0, "shape.block_len");
+  Check(shape.dtype == DType::kF32 || shape.dtype == DType::kBF16, "shape.dtype to be F32 or BF16");
 }
 
 BlockWindow::Block BlockWindow::NewBlock() const {
@@ -87,8 +100,9 @@ Shape BlockWindow::KeysShape() const {
 }
 
 void BlockWindow::Append(MatrixView<const float> keys, MatrixView<const float> values) {
-  assert(keys.rows == values.rows && keys.cols == shape_.num_heads * shape_.qk_dim &&
-         values.cols == shape_.num_heads * shape_.v_dim);
+  CheckView(keys, keys.rows, shape_.num_heads * shape_.qk_dim, "keys");
+  CheckView(values, keys.rows, shape_.num_heads * shape_.v_dim, "values");
+  if (keys.rows > 0) CheckAtLeast(shape_.block_len, 1, "block_len");
   const auto write = shape_.dtype == DType::kF32 ? WritePositions<float> : WritePositions<BFloat16>;
   for (int64_t r = 0, count; r < keys.rows; r += count, end_ += count) {
     const int64_t index = end_ % shape_.block_len;
@@ -101,7 +115,7 @@ void BlockWindow::Append(MatrixView<const float> keys, MatrixView<const float> v
 
 void BlockWindow::DropBefore(int64_t position) {
   // A block that is not full yet stays: the next position goes there.
-  while (begin_ + shape_.block_len <= std::min(position, end_)) {
+  while (!blocks_.empty() && begin_ + shape_.block_len <= std::min(position, end_)) {
     spare_ = std::move(blocks_.front());
     blocks_.erase(blocks_.begin());
     begin_ += shape_.block_len;
@@ -109,6 +123,7 @@ void BlockWindow::DropBefore(int64_t position) {
 }
 
 void BlockWindow::AppendSegments(int64_t head, std::pmr::vector<KeyValueSegment>* segments) const {
+  CheckBetween(head, 0, shape_.num_heads - 1, "head");
   const int64_t element = SizeOf(shape_.dtype);
   int64_t first = begin_;
   for (const CopyOnWrite<Block>& block : blocks_) {
@@ -125,12 +140,20 @@ void BlockWindow::AppendSegments(int64_t head, std::pmr::vector<KeyValueSegment>
 
 void BlockWindow::Read(int64_t head, int64_t first, int64_t count, MatrixView<float> keys,
                        MatrixView<float> values) const {
-  assert(first >= begin_ && first + count <= end_);
-  const auto read = shape_.dtype == DType::kF32 ? ReadPosition<float> : ReadPosition<BFloat16>;
-  for (int64_t r = 0; r < count; ++r) {
+  CheckBetween(head, 0, shape_.num_heads - 1, "head");
+  CheckAtLeast(first, begin_, "first");
+  CheckBetween(count, 0, end_ - first, "count");
+  CheckView(keys, keys.rows, shape_.qk_dim, "keys");
+  CheckView(values, values.rows, shape_.v_dim, "values");
+  CheckAtLeast(keys.rows, count, "keys.rows");
+  CheckAtLeast(values.rows, count, "values.rows");
+  const auto read = shape_.dtype == DType::kF32 ? ReadPositions<float> : ReadPositions<BFloat16>;
+  for (int64_t r = 0, some; r < count; r += some) {
     const int64_t offset = first + r - begin_;
+    const int64_t index = offset % shape_.block_len;
+    some = std::min(count - r, shape_.block_len - index);
     const Block& block = *blocks_[offset / shape_.block_len];
-    read(shape_, head, offset % shape_.block_len, block.keys.data(), block.values.data(), keys.row(r), values.row(r));
+    read(shape_, head, index, block.keys.data(), block.values.data(), keys.Rows(r, some), values.Rows(r, some));
   }
 }
 
@@ -154,7 +177,9 @@ void BlockWindow::Save(const StateWriter& out) const {
 }
 
 absl::Status BlockWindow::Restore(const StateReader& in, int64_t begin, int64_t end) {
-  assert(blocks_.empty() && begin <= end && (begin == 0 || begin % shape_.block_len == 0));
+  Check(blocks_.empty() && end_ == 0, "a new window");
+  CheckBetween(begin, 0, end, "begin");
+  Check(begin == 0 || (shape_.block_len > 0 && begin % shape_.block_len == 0), "begin to be a multiple of block_len");
   ASSIGN_OR_RETURN(begin_, in.Number("begin", begin, begin));
   ASSIGN_OR_RETURN(end_, in.Number("end", end, end));
   // `end` may be a number of a hostile file: the first block that is not there ends this, however many it promises.

@@ -19,10 +19,10 @@
 namespace kvm {
 
 struct BlockWindowShape {
-  int64_t num_heads = 0;  // key/value heads
+  int64_t num_heads = 0;  // key/value heads, >= 1 as are the next two
   int64_t qk_dim = 0;
   int64_t v_dim = 0;
-  int64_t block_len = 0;      // positions in a block
+  int64_t block_len = 0;      // positions in a block; 0 for a window that stays empty
   DType dtype = DType::kF32;  // kF32 or kBF16
 };
 
@@ -32,7 +32,7 @@ int64_t NewestBlocksBegin(int64_t position, int64_t block_len, int64_t num_block
 // Copies share blocks until one side writes to them: only the newest can be. Thread-compatible, as plain values are.
 class BlockWindow {
  public:
-  explicit BlockWindow(const BlockWindowShape& shape) : shape_(shape) {}
+  explicit BlockWindow(const BlockWindowShape& shape);
 
   // Positions held: begin() <= p < end(). begin() is a multiple of block_len.
   int64_t begin() const { return begin_; }
@@ -47,7 +47,8 @@ class BlockWindow {
   // One segment per block of `head`, oldest first, with their positions. Valid until the next Append or DropBefore.
   void AppendSegments(int64_t head, std::pmr::vector<KeyValueSegment>* segments) const;
 
-  // Copies `count` positions from `first` of one head as float32 rows: keys [count, qk_dim], values [count, v_dim].
+  // Copies `count` positions from `first` of one head as float32 rows: keys [>= count, qk_dim], values [>= count,
+  // v_dim], of which further rows stay as they are.
   void Read(int64_t head, int64_t first, int64_t count, MatrixView<float> keys, MatrixView<float> values) const;
 
   // Bytes of the blocks held; a block counts in full from its first position on.

@@ -1,13 +1,18 @@
 #include "kvm/state/ovq_memory.h"
 
 #include <algorithm>
-#include <cassert>
 
+#include "kvm/base/check.h"
+#include "kvm/kernels/check_view.h"
+#include "kvm/kernels/key_panels.h"
 #include "kvm/status_macros.h"
 
 namespace kvm {
 
+OvqMemory::OvqMemory(int64_t dim) : dim_(dim) { CheckAtLeast(dim, 1, "dim"); }
+
 OvqDictionary OvqMemory::Reserve(int64_t num_centroids) {
+  CheckAtLeast(num_centroids, 0, "num_centroids");
   OvqDictionary dictionary;
   dictionary.count = count_;
   dictionary.capacity = Resize(std::max(num_centroids, count_));
@@ -30,7 +35,8 @@ int64_t OvqMemory::Resize(int64_t centroids) {
 }
 
 void OvqMemory::Commit(const OvqDictionary& dictionary) {
-  assert(dictionary.keys == keys_.floats() && dictionary.count >= count_ && dictionary.count <= dictionary.capacity);
+  Check(dictionary.keys == keys_.floats(), "the view that Reserve() returned last");
+  CheckBetween(dictionary.count, count_, dictionary.capacity, "dictionary.count");
   count_ = dictionary.count;
   // What was asked for and not used is not to be copied.
   Resize(count_);
@@ -48,14 +54,19 @@ KeyValueSegment OvqMemory::Readout(bool biased) const {
 }
 
 void OvqMemory::Read(MatrixView<float> keys, MatrixView<float> values, absl::Span<float> counts) const {
-  for (int64_t i = 0; i < count_; ++i) {
-    for (int64_t c = 0; c < dim_; ++c) keys.row(i)[c] = keys_.floats()[KeyPanelOffset(i, c, dim_)];
-    std::copy_n(values_.floats() + i * dim_, dim_, values.row(i));
-  }
+  CheckView(keys, keys.rows, dim_, "keys");
+  CheckView(values, values.rows, dim_, "values");
+  CheckAtLeast(keys.rows, count_, "keys.rows");
+  CheckAtLeast(values.rows, count_, "values.rows");
+  CheckAtLeast(counts.size(), count_, "counts.size()");
+  UnpackKeys(keys_.data(), 0, DType::kF32, keys.Rows(0, count_));
+  for (int64_t i = 0; i < count_; ++i) std::copy_n(values_.floats() + i * dim_, dim_, values.row(i));
   std::copy_n(counts_.floats(), count_, counts.begin());
 }
 
 int64_t OvqMemory::ByteSizeOf(int64_t count, int64_t dim) {
+  CheckAtLeast(count, 0, "count");
+  CheckAtLeast(dim, 1, "dim");
   return (KeyPanelElements(count, dim) + count * (dim + 2)) * static_cast<int64_t>(sizeof(float));
 }
 

@@ -18,8 +18,8 @@ namespace kvm {
 // Copies are deep (Fork), of the centroids in use alone. Thread-compatible.
 class OvqMemory {
  public:
-  // `dim`: channels of keys and of values.
-  explicit OvqMemory(int64_t dim) : dim_(dim) {}
+  // `dim` >= 1: channels of keys and of values.
+  explicit OvqMemory(int64_t dim);
 
   int64_t count() const { return count_; }
 
@@ -32,7 +32,8 @@ class OvqMemory {
   // What queries read: one state segment, with log counts as biases if `biased`.
   KeyValueSegment Readout(bool biased) const;
 
-  // Copies all keys [count, dim], values [count, dim] and counts [count].
+  // Copies all keys [>= count, dim], values [>= count, dim] and counts [>= count], of which further ones stay as they
+  // are.
   void Read(MatrixView<float> keys, MatrixView<float> values, absl::Span<float> counts) const;
 
   // Bytes of the centroids in use, whose keys count in whole panels.

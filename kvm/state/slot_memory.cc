@@ -1,17 +1,19 @@
 #include "kvm/state/slot_memory.h"
 
-#include <cassert>
-
+#include "kvm/base/check.h"
 #include "kvm/status_macros.h"
 
 namespace kvm {
 
 SlotMemory::SlotMemory(int64_t qk_dim, int64_t v_dim, DType readout)
     : qk_dim_(qk_dim), v_dim_(v_dim), readout_(readout) {
-  assert(readout == DType::kF32 || readout == DType::kBF16 || readout == DType::kI8);
+  CheckAtLeast(qk_dim, 1, "qk_dim");
+  CheckAtLeast(v_dim, 1, "v_dim");
+  Check(readout == DType::kF32 || readout == DType::kBF16 || readout == DType::kI8, "readout to be F32, BF16 or I8");
 }
 
 SlotRows SlotMemory::Reserve(int64_t additional) {
+  CheckAtLeast(additional, 0, "additional");
   SlotRows rows;
   rows.count = count_;
   rows.capacity = Resize(count_ + additional);
@@ -44,7 +46,8 @@ int64_t SlotMemory::Resize(int64_t rows) {
 }
 
 void SlotMemory::Commit(const SlotRows& rows) {
-  assert(rows.key_sums == key_sums_.floats() && rows.count >= count_ && rows.count <= rows.capacity);
+  Check(rows.key_sums == key_sums_.floats(), "the view that Reserve() returned last");
+  CheckBetween(rows.count, count_, rows.capacity, "rows.count");
   count_ = rows.count;
   // What was asked for and not used is not to be copied.
   Resize(count_);
@@ -75,6 +78,7 @@ absl::Span<const float> SlotMemory::value_sums() const {
 absl::Span<const float> SlotMemory::radii() const { return {radii_.floats(), static_cast<size_t>(count_)}; }
 
 int64_t SlotMemory::ByteSizeOf(int64_t count, int64_t qk_dim, int64_t v_dim, DType readout) {
+  CheckAtLeast(count, 0, "count");
   const int64_t sums_and_radius = (qk_dim + v_dim + 1) * SizeOf(DType::kF32);
   const int64_t scales = readout == DType::kI8 ? 2 * SizeOf(DType::kF32) : 0;
   return count * (sums_and_radius + v_dim * SizeOf(readout) + scales) +

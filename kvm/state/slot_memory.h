@@ -19,7 +19,7 @@ namespace kvm {
 // Copies are deep (Fork), of the rows in use alone. Thread-compatible.
 class SlotMemory {
  public:
-  // `readout`: kF32, kBF16, or kI8 with a float32 scale a row for keys and one for values.
+  // qk_dim, v_dim >= 1. `readout`: kF32, kBF16, or kI8 with a float32 scale a row for keys and one for values.
   SlotMemory(int64_t qk_dim, int64_t v_dim, DType readout);
 
   int64_t count() const { return count_; }

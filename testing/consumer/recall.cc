@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "kvm/io/safetensors.h"
 #include "kvm/kernels/cpu/slot_attention.h"
+#include "kvm/kernels/key_panels.h"
 #include "kvm/kernels/key_value.h"
 #include "kvm/kernels/thread_pool.h"
 
@@ -33,11 +34,7 @@ absl::StatusOr<kvm::Tensor> Recall(const std::string& path) {
 
   const std::vector<float> rows = kvm::ReadFloats(*keys);
   kvm::Tensor panels(kvm::DType::kF32, {kvm::KeyPanelElements(count, dim)});
-  for (int64_t i = 0; i < count; ++i) {
-    for (int64_t c = 0; c < dim; ++c) {
-      panels.floats()[static_cast<size_t>(kvm::KeyPanelOffset(i, c, dim))] = rows[static_cast<size_t>(i * dim + c)];
-    }
-  }
+  kvm::PackKeys({rows.data(), count, dim}, /*first=*/0, kvm::DType::kF32, panels.bytes());
   const std::vector<float> query_rows = kvm::ReadFloats(*queries);
   const std::vector<float> value_rows = kvm::ReadFloats(*values);
   kvm::Tensor out(kvm::DType::kF32, {n, value_dim});

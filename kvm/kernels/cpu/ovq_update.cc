@@ -1,12 +1,14 @@
 #include "kvm/kernels/cpu/ovq_update.h"
 
 #include <algorithm>
-#include <cassert>
 #include <cmath>
 #include <limits>
 #include <numeric>
 
+#include "kvm/base/check.h"
+#include "kvm/kernels/check_view.h"
 #include "kvm/kernels/cpu/norms.h"
+#include "kvm/kernels/key_panels.h"
 #include "kvm/kernels/key_value.h"
 
 // Highway includes this very file once per instruction set.
@@ -108,15 +110,11 @@ namespace {
 constexpr float kLengthFloor = 1e-12f;
 
 void ReadKey(const OvqDictionary& dictionary, int64_t centroid, float* key) {
-  for (int64_t c = 0; c < dictionary.dim; ++c) {
-    key[c] = dictionary.keys[KeyPanelOffset(centroid, c, dictionary.dim)];
-  }
+  UnpackKeys(dictionary.keys, centroid, DType::kF32, {key, 1, dictionary.dim});
 }
 
 void WriteKey(const float* key, int64_t centroid, OvqDictionary& dictionary) {
-  for (int64_t c = 0; c < dictionary.dim; ++c) {
-    dictionary.keys[KeyPanelOffset(centroid, c, dictionary.dim)] = key[c];
-  }
+  PackKeys({key, 1, dictionary.dim}, centroid, DType::kF32, dictionary.keys);
 }
 
 void Normalize(std::pmr::vector<float>& x) {
@@ -173,9 +171,21 @@ void Finish(const OvqUpdateOptions& options, int64_t centroid, OvqDictionary& di
   dictionary.log_counts[centroid] = std::log(dictionary.counts[centroid]);
 }
 
+void CheckDictionary(const OvqDictionary& dictionary, CallSite site) {
+  CheckAtLeast(dictionary.dim, 1, "dictionary.dim", site);
+  CheckBetween(dictionary.count, 0, dictionary.capacity, "dictionary.count", site);
+  CheckEq(dictionary.capacity % kKeyPanel, 0, "dictionary.capacity % kKeyPanel", site);
+  if (dictionary.capacity == 0) return;
+  Check(dictionary.keys != nullptr && dictionary.values != nullptr, "a dictionary with memory for keys and values",
+        site);
+  Check(dictionary.counts != nullptr && dictionary.log_counts != nullptr, "a dictionary with memory for counts", site);
+}
+
 }  // namespace
 
 int64_t DictionarySize(const OvqSchedule& schedule, int64_t tokens) {
+  CheckAtLeast(schedule.max_centroids, 1, "schedule.max_centroids");
+  CheckAtLeast(tokens, 0, "tokens");
   if (tokens == 0) return 0;
   const int64_t max = schedule.max_centroids;
   if (schedule.linear) return std::min(tokens, max);
@@ -187,8 +197,12 @@ int64_t DictionarySize(const OvqSchedule& schedule, int64_t tokens) {
 std::pmr::vector<int64_t> UpdateDictionary(MatrixView<const float> keys, MatrixView<const float> values,
                                            const OvqUpdateOptions& options, OvqDictionary& dictionary,
                                            std::pmr::memory_resource* memory) {
-  assert(keys.rows >= 1 && keys.rows == values.rows && keys.cols == dictionary.dim && values.cols == dictionary.dim);
-  assert(options.num_centroids <= dictionary.capacity);
+  CheckDictionary(dictionary, CallSite::Here());
+  CheckAtLeast(keys.rows, 1, "keys.rows");
+  CheckView(keys, keys.rows, dictionary.dim, "keys");
+  CheckView(values, keys.rows, dictionary.dim, "values");
+  // The first token of an empty dictionary becomes a centroid in any case.
+  CheckAtMost(std::max<int64_t>(options.num_centroids, 1), dictionary.capacity, "options.num_centroids");
   std::pmr::vector<int64_t> centroids(keys.rows, 0, memory);
   int64_t first = 0;  // the first token that has a choice
   if (dictionary.count == 0) {

@@ -33,12 +33,14 @@ struct OvqUpdateOptions {
 // Takes a chunk of n >= 1 tokens into the dictionary; keys [n, dim] have unit length, values [n, dim].
 //  1. A token's similarity to a centroid is the dot product of their keys. The tokens whose largest similarity is
 //  lowest
-//     found new centroids (key, value, count 1), as many as num_centroids asks for, in order of increasing similarity
-//     (ties: the earlier token).
-//  2. Every other token joins the old centroid it is most similar to (ties: the lowest). With N the centroid's count,
+//     become centroids (key, value, count 1), as many as num_centroids asks for, in order of increasing similarity; of
+//     equals the earlier does.
+//  2. Every other token joins the old centroid it is most similar to, of equals the lowest. With N the centroid's
+//  count,
 //     all of these included, its key moves by Σ (token key − old key)/N, its value likewise, or by Σ value/N when
 //     values are errors. Sums run over tokens in order.
-// An empty dictionary begins with token 0 as its centroid 0 and then takes the others in as above.
+// An empty dictionary begins with token 0 as its centroid 0 and then takes the others in as above. A similarity that is
+// NaN counts as −inf: such a token is among the first to become centroids, and else joins centroid 0.
 // num_centroids <= capacity. Returns the centroid of every token. `memory` is what the work is done in, the result too.
 std::pmr::vector<int64_t> UpdateDictionary(MatrixView<const float> keys, MatrixView<const float> values,
                                            const OvqUpdateOptions& options, OvqDictionary& dictionary,

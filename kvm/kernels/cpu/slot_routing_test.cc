@@ -55,10 +55,10 @@ struct Example {
     options.num_sinks = 1;
     std::vector<Coefficients> rows = {{1}, {0, 1}, {0, 0, 1}};
     rows.resize(num_rows);
-    FoundRows(Patterns(rows).View(), false, norm.View(), options.readout, memory.rows);
+    SeedRows(Patterns(rows).View(), false, norm.View(), options.readout, memory.rows);
   }
 
-  Routes Update() { return UpdateRows(tokens.View(), options, norm.View(), memory.rows); }
+  Routes Update() { return kvm::Update(tokens.View(), options, norm.View(), memory.rows).row_of_token; }
   std::vector<float> KeySum(int64_t row) const {
     return {memory.key_sums.begin() + row * kQk, memory.key_sums.begin() + (row + 1) * kQk};
   }
@@ -192,7 +192,7 @@ TEST(SlotRoutingTest, MeansCountEveryUpdateAndRouteAlike) {
     Example example;
     example.options.readout = ValueReadout::kMean;
     example.options.num_appends = 1;
-    std::fill_n(example.memory.radii.begin(), 3, 1.0f);  // rows as FoundRows leaves them for means
+    std::fill_n(example.memory.radii.begin(), 3, 1.0f);  // rows as SeedRows leaves them for means
     EXPECT_EQ(example.Update(), (Routes{2, 3, 1, 3, 1, 3, 1}));
     EXPECT_EQ(std::vector<float>(example.memory.radii.begin(), example.memory.radii.begin() + 4),
               (std::vector<float>{2, 2, 2, 2}));
@@ -234,7 +234,7 @@ TEST(AppendBelowTest, LimitsAreTheBudgetAloneAndNoAppends) {
         Found(70, norm, options, memory, state);
         Tokens tokens(20, 41);
         tokens.AddGates(42);
-        UpdateRows(tokens.View(), options, norm.View(), memory.rows);
+        Update(tokens.View(), options, norm.View(), memory.rows);
         std::vector<std::vector<float>> rows;
         for (int64_t row = 0; row < memory.rows.count; ++row) rows.push_back(memory.Row(row));
         return rows;
@@ -286,9 +286,9 @@ TEST(SecondMergeTest, TooSmallToMatterIsTheSameAsNone) {
     Found(70, norm, options, plain, state);
     Found(70, norm, options, second, state);
     const Tokens tokens(30, 43);
-    const Routes routes = UpdateRows(tokens.View(), options, norm.View(), plain.rows);
+    const Routes routes = Update(tokens.View(), options, norm.View(), plain.rows).row_of_token;
     options.second_merge = 1e-30f;
-    EXPECT_EQ(UpdateRows(tokens.View(), options, norm.View(), second.rows), routes);
+    EXPECT_EQ(Update(tokens.View(), options, norm.View(), second.rows).row_of_token, routes);
     for (size_t i = 0; i < plain.key_sums.size(); ++i) EXPECT_NEAR(second.key_sums[i], plain.key_sums[i], 1e-25);
     for (size_t i = 0; i < plain.value_sums.size(); ++i) EXPECT_NEAR(second.value_sums[i], plain.value_sums[i], 1e-25);
   });
@@ -368,8 +368,8 @@ TEST(IntegerReadoutTest, RoundsToTheNearestStep) {
     Found(20, norm, options, exact, state);
     Found(20, norm, options, integers, state);
     const Tokens tokens(30, 22);
-    EXPECT_EQ(UpdateRows(tokens.View(), options, norm.View(), integers.rows),
-              UpdateRows(tokens.View(), options, norm.View(), exact.rows));
+    EXPECT_EQ(Update(tokens.View(), options, norm.View(), integers.rows).row_of_token,
+              Update(tokens.View(), options, norm.View(), exact.rows).row_of_token);
     EXPECT_EQ(integers.key_sums, exact.key_sums);
     EXPECT_EQ(integers.value_sums, exact.value_sums);
     EXPECT_EQ(integers.radii, exact.radii);
@@ -398,7 +398,7 @@ TEST(IntegerReadoutTest, ZeroTinyAndNotFiniteValues) {
   tokens.values[kV] = 1e-44f;  // a scale that float32 rounds to zero
   tokens.values[2 * kV] = std::numeric_limits<float>::quiet_NaN();
   tokens.values[3 * kV + 1] = kInfinity;
-  FoundRows(tokens.View(), false, norm.View(), options.readout, memory.rows);
+  SeedRows(tokens.View(), false, norm.View(), options.readout, memory.rows);
   EXPECT_EQ(memory.ReadoutValue(0, 0), 0);
   EXPECT_NEAR(memory.ReadoutValue(1, 0), 0, 1e-43);
   EXPECT_TRUE(std::isnan(memory.ReadoutValue(2, 0)));

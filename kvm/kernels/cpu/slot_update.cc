@@ -1,15 +1,18 @@
 #include "kvm/kernels/cpu/slot_update.h"
 
 #include <algorithm>
-#include <cassert>
 #include <cmath>
+#include <cstdint>
 #include <limits>
-#include <numeric>
+#include <memory_resource>
+#include <vector>
 
+#include "kvm/base/check.h"
 #include "kvm/kernels/bfloat16.h"
+#include "kvm/kernels/check_view.h"
 #include "kvm/kernels/cpu/norms.h"
+#include "kvm/kernels/cpu/slot_checks.h"
 #include "kvm/kernels/key_value.h"
-#include "kvm/kernels/work_buffer.h"
 
 // Highway includes this very file once per instruction set.
 #undef HWY_TARGET_INCLUDE
@@ -17,7 +20,7 @@
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
 // After foreach_target:
 #include "hwy/highway.h"
-#include "kvm/kernels/cpu/keep_nan-inl.h"
+#include "kvm/kernels/cpu/norms-inl.h"
 #include "kvm/kernels/cpu/panel_dots-inl.h"
 
 // Once, for all instruction sets.
@@ -26,208 +29,10 @@
 namespace kvm {
 namespace {
 
-// Rows and tokens that are multiplied with each other at a time; no part of the result.
-constexpr int64_t kRowTile = 64;
-constexpr int64_t kTokenTile = 36;
-
-constexpr float kLowest = -std::numeric_limits<float>::infinity();
-
-// The best rows found so far for one token.
-struct Route {
-  float redundancy = kLowest;         // over all rows
-  float similarity = kLowest;         // over rows that may take tokens
-  int64_t row = 0;                    // the lowest of those that reach `similarity`
-  float second_similarity = kLowest;  // over rows that may take tokens, without `row`
-  int64_t second_row = -1;            // the lowest of those that reach it; −1 for none
-};
-
-// Moves a route on over rows first_row.., whose dot products with the token are dots[0..count): best and second best.
-void RouteToTwo(const float* dots, int64_t first_row, int64_t count, Route& route) {
-  for (int64_t i = 0; i < count; ++i) {
-    if (dots[i] > route.similarity) {
-      route.second_similarity = route.similarity;
-      route.second_row = route.similarity > kLowest ? route.row : -1;
-      route.similarity = dots[i];
-      route.row = first_row + i;
-    } else if (dots[i] > route.second_similarity) {
-      route.second_similarity = dots[i];
-      route.second_row = first_row + i;
-    }
-  }
-}
-
-}  // namespace
-}  // namespace kvm
-#endif  // KVM_KERNELS_CPU_SLOT_UPDATE_SHARED_
-
-HWY_BEFORE_NAMESPACE();
-namespace kvm {
-namespace HWY_NAMESPACE {
-namespace {
-
-// The largest of the numbers in dots[begin..end), NaN left aside; −inf where there is none.
-float Largest(const float* dots, int64_t begin, int64_t end) {
-  const PanelTag d;
-  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
-  auto largest = hn::Set(d, kLowest);
-  int64_t i = begin;
-  for (; i + lanes <= end; i += lanes) largest = MaxOfNumbers(largest, hn::LoadU(d, dots + i));
-  float result = hn::GetLane(hn::MaxOfLanes(d, largest));
-  for (; i < end; ++i) result = std::max(result, dots[i]);
-  return result;
-}
-
-// Σ x², in float64.
-double SumOfSquaresImpl(const float* HWY_RESTRICT x, int64_t n) {
-  const hn::ScalableTag<double> d;
-  const hn::Rebind<float, decltype(d)> d32;
-  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
-  auto sum0 = hn::Zero(d), sum1 = sum0;
-  int64_t i = 0;
-  for (; i + 2 * lanes <= n; i += 2 * lanes) {
-    const auto x0 = hn::PromoteTo(d, hn::LoadU(d32, x + i)), x1 = hn::PromoteTo(d, hn::LoadU(d32, x + i + lanes));
-    sum0 = hn::MulAdd(x0, x0, sum0);
-    sum1 = hn::MulAdd(x1, x1, sum1);
-  }
-  double sum = hn::GetLane(hn::SumOfLanes(d, hn::Add(sum0, sum1)));
-  for (; i < n; ++i) sum += static_cast<double>(x[i]) * x[i];
-  return sum;
-}
-
-// y += scale·x.
-void AddScaledImpl(float scale, const float* HWY_RESTRICT x, int64_t n, float* HWY_RESTRICT y) {
-  const PanelTag d;
-  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
-  int64_t i = 0;
-  for (; i + lanes <= n; i += lanes) {
-    hn::StoreU(hn::Add(hn::LoadU(d, y + i), hn::Mul(hn::Set(d, scale), hn::LoadU(d, x + i))), d, y + i);
-  }
-  for (; i < n; ++i) y[i] += scale * x[i];
-}
-
-// out = x / divisor · factor.
-void RescaleImpl(const float* HWY_RESTRICT x, float divisor, float factor, int64_t n, float* HWY_RESTRICT out) {
-  const PanelTag d;
-  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
-  int64_t i = 0;
-  for (; i + lanes <= n; i += lanes) {
-    const auto quotient = hn::Div(hn::LoadU(d, x + i), hn::Set(d, divisor));
-    hn::StoreU(hn::Mul(quotient, hn::Set(d, factor)), d, out + i);
-  }
-  for (; i < n; ++i) out[i] = x[i] / divisor * factor;
-}
-
-// Compares all keys with the `count` <= kRowTile normalized rows in `panels`, which are rows first_row.. of the state.
-// Second best rows are looked for when `two`.
-void RouteTileImpl(MatrixView<const float> keys, const float* panels, int64_t first_row, int64_t count,
-                   int64_t num_sinks, bool two, Route* routes) {
-  HWY_ALIGN float memory[kTokenTile * kRowTile];
-  const int64_t num_panels = (count + kKeyPanel - 1) / kKeyPanel;
-  const int64_t sinks = std::min(std::max<int64_t>(num_sinks - first_row, 0), count);
-  for (int64_t token = 0; token < keys.rows; token += kTokenTile) {
-    const MatrixView<float> dots(memory, std::min(kTokenTile, keys.rows - token), kRowTile);
-    PanelDots<kRowTile>(keys.Rows(token, dots.rows), panels, num_panels, dots);
-    for (int64_t t = 0; t < dots.rows; ++t) {
-      Route& route = routes[token + t];
-      const float* row = dots.row(t);
-      if (sinks > 0) route.redundancy = std::max(route.redundancy, Largest(row, 0, sinks));
-      const float best = Largest(row, sinks, count);
-      route.redundancy = std::max(route.redundancy, best);
-      if (two) {
-        RouteToTwo(row + sinks, first_row + sinks, count - sinks, route);
-      } else if (best > route.similarity) {
-        route.similarity = best;
-        route.row = first_row + (std::find(row + sinks, row + count, best) - row);
-      }
-    }
-  }
-}
-
-}  // namespace
-}  // namespace HWY_NAMESPACE
-}  // namespace kvm
-HWY_AFTER_NAMESPACE();
-
-#if HWY_ONCE
-namespace kvm {
-
-HWY_EXPORT(SumOfSquaresImpl);
-HWY_EXPORT(AddScaledImpl);
-HWY_EXPORT(RescaleImpl);
-HWY_EXPORT(RouteTileImpl);
-
-namespace {
-
 float Gate(absl::Span<const float> gates, int64_t token) { return gates.empty() ? 1.0f : gates[token]; }
-
-float Norm(const float* x, int64_t n) {
-  return static_cast<float>(std::sqrt(HWY_DYNAMIC_DISPATCH(SumOfSquaresImpl)(x, n)));
-}
 
 void Store(float x, float* to) { *to = x; }
 void Store(float x, BFloat16* to) { *to = ToBFloat16(x); }
-
-// Writes the normalized key sums of rows first..first+count to panels.
-void NormalizeToPanels(const SlotRows& rows, int64_t first, int64_t count, const MemoryKeyNorm& norm,
-                       const WorkBuffer& normalized, float* panels) {
-  const int64_t dim = rows.qk_dim;
-  for (int64_t i = 0; i < count; i += kKeyPanel) {
-    const MatrixView<float> some(normalized.data(), std::min(kKeyPanel, count - i), dim);
-    LayerNorm(MatrixView<const float>(rows.key_sums + (first + i) * dim, some.rows, dim), norm.weight, norm.bias,
-              kLayerNormEpsilon, some);
-    float* panel = panels + i * dim;
-    for (int64_t r = 0; r < some.rows; ++r) {
-      for (int64_t c = 0; c < dim; ++c) panel[c * kKeyPanel + r] = some.row(r)[c];
-    }
-  }
-}
-
-// Compares all keys with rows first..last of the state, as their sums stand now. `readout_is_fresh`: these rows'
-// readout is up to date, and `first` begins a panel; where it is float32 it saves normalizing the sums.
-void RouteRows(MatrixView<const float> keys, const SlotRows& rows, int64_t first, int64_t last, bool readout_is_fresh,
-               const SlotUpdateOptions& options, const MemoryKeyNorm& norm, std::pmr::vector<Route>& routes) {
-  const bool two = options.second_merge != 0;
-  const int64_t dim = rows.qk_dim;
-  std::pmr::memory_resource* const memory = routes.get_allocator().resource();
-  const WorkBuffer normalized(kKeyPanel * dim, memory);
-  const WorkBuffer panels(kRowTile * dim, memory);
-  for (int64_t tile = first; tile < last; tile += kRowTile) {
-    const int64_t count = std::min(kRowTile, last - tile);
-    const float* tile_panels = panels.data();
-    if (readout_is_fresh && rows.readout_dtype == DType::kF32) {
-      tile_panels = static_cast<const float*>(rows.readout_keys) + tile * dim;
-    } else {
-      NormalizeToPanels(rows, tile, count, norm, normalized, panels.data());
-    }
-    HWY_DYNAMIC_DISPATCH(RouteTileImpl)(keys, tile_panels, tile, count, options.num_sinks, two, routes.data());
-  }
-}
-
-// Which tokens become rows: of the `count` least redundant, the earlier of equals, those below `bound`.
-std::pmr::vector<bool> LeastRedundant(const std::pmr::vector<Route>& routes, int64_t count, float bound) {
-  std::pmr::memory_resource* const memory = routes.get_allocator().resource();
-  std::pmr::vector<int64_t> order(routes.size(), memory);
-  std::iota(order.begin(), order.end(), int64_t{0});
-  std::sort(order.begin(), order.end(), [&](int64_t a, int64_t b) {
-    const float of_a = routes[a].redundancy, of_b = routes[b].redundancy;
-    return of_a != of_b ? of_a < of_b : a < b;
-  });
-  std::pmr::vector<bool> chosen(routes.size(), false, memory);
-  for (int64_t i = 0; i < count; ++i) chosen[order[i]] = bound == -kLowest || routes[order[i]].redundancy < bound;
-  return chosen;
-}
-
-// Makes `token` the row behind the present ones.
-void AppendRow(const SlotTokens& tokens, int64_t token, bool gated, ValueReadout readout, SlotRows& rows) {
-  const int64_t row = rows.count++;
-  const float key_gate = gated ? Gate(tokens.key_gates, token) : 1.0f;
-  const float value_gate = gated ? Gate(tokens.value_gates, token) : 1.0f;
-  float* key_sum = rows.key_sums + row * rows.qk_dim;
-  float* value_sum = rows.value_sums + row * rows.v_dim;
-  for (int64_t c = 0; c < rows.qk_dim; ++c) key_sum[c] = key_gate * tokens.keys.row(token)[c];
-  for (int64_t c = 0; c < rows.v_dim; ++c) value_sum[c] = value_gate * tokens.values.row(token)[c];
-  rows.radii[row] = readout == ValueReadout::kRadius ? Norm(value_sum, rows.v_dim) : 1.0f;
-}
 
 // Multiplies a row's sums.
 void Decay(float decay, int64_t row, SlotRows& rows) {
@@ -235,23 +40,6 @@ void Decay(float decay, int64_t row, SlotRows& rows) {
   float* value_sum = rows.value_sums + row * rows.v_dim;
   for (int64_t c = 0; c < rows.qk_dim; ++c) key_sum[c] *= decay;
   for (int64_t c = 0; c < rows.v_dim; ++c) value_sum[c] *= decay;
-}
-
-// Adds `token`, times `weight`, to a row.
-void MergeIntoRow(const SlotTokens& tokens, int64_t token, float weight, int64_t row, SlotRows& rows) {
-  const float key_gate = weight * Gate(tokens.key_gates, token);
-  const float value_gate = weight * Gate(tokens.value_gates, token);
-  const auto add = HWY_DYNAMIC_DISPATCH(AddScaledImpl);
-  add(key_gate, tokens.keys.row(token), rows.qk_dim, rows.key_sums + row * rows.qk_dim);
-  add(value_gate, tokens.values.row(token), rows.v_dim, rows.value_sums + row * rows.v_dim);
-}
-
-// Writes a row's value as it is read to `to` [v_dim].
-void ReadValue(ValueReadout readout, int64_t row, const SlotRows& rows, float* to) {
-  const float* sum = rows.value_sums + row * rows.v_dim;
-  const bool radius = readout == ValueReadout::kRadius;
-  const float divisor = radius ? std::max(Norm(sum, rows.v_dim), 1e-12f) : rows.radii[row];
-  HWY_DYNAMIC_DISPATCH(RescaleImpl)(sum, divisor, radius ? rows.radii[row] : 1.0f, rows.v_dim, to);
 }
 
 // Writes x as integers to[0], to[stride], ...; returns their scale.
@@ -296,14 +84,93 @@ struct ReadoutRow {
   std::pmr::vector<float> value;
 };
 
+}  // namespace
+}  // namespace kvm
+#endif  // KVM_KERNELS_CPU_SLOT_UPDATE_SHARED_
+
+HWY_BEFORE_NAMESPACE();
+namespace kvm {
+namespace HWY_NAMESPACE {
+namespace {
+
+// Σ x², in float64.
+double SumOfSquares(const float* HWY_RESTRICT x, int64_t n) {
+  const hn::ScalableTag<double> d;
+  const hn::Rebind<float, decltype(d)> d32;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  auto sum0 = hn::Zero(d), sum1 = sum0;
+  int64_t i = 0;
+  for (; i + 2 * lanes <= n; i += 2 * lanes) {
+    const auto x0 = hn::PromoteTo(d, hn::LoadU(d32, x + i)), x1 = hn::PromoteTo(d, hn::LoadU(d32, x + i + lanes));
+    sum0 = hn::MulAdd(x0, x0, sum0);
+    sum1 = hn::MulAdd(x1, x1, sum1);
+  }
+  double sum = hn::GetLane(hn::SumOfLanes(d, hn::Add(sum0, sum1)));
+  for (; i < n; ++i) sum += static_cast<double>(x[i]) * x[i];
+  return sum;
+}
+
+float Norm(const float* x, int64_t n) { return static_cast<float>(std::sqrt(SumOfSquares(x, n))); }
+
+// y += scale·x.
+void AddScaled(float scale, const float* HWY_RESTRICT x, int64_t n, float* HWY_RESTRICT y) {
+  const PanelTag d;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  int64_t i = 0;
+  for (; i + lanes <= n; i += lanes) {
+    hn::StoreU(hn::Add(hn::LoadU(d, y + i), hn::Mul(hn::Set(d, scale), hn::LoadU(d, x + i))), d, y + i);
+  }
+  for (; i < n; ++i) y[i] += scale * x[i];
+}
+
+// out = x / divisor · factor.
+void Rescale(const float* HWY_RESTRICT x, float divisor, float factor, int64_t n, float* HWY_RESTRICT out) {
+  const PanelTag d;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  int64_t i = 0;
+  for (; i + lanes <= n; i += lanes) {
+    const auto quotient = hn::Div(hn::LoadU(d, x + i), hn::Set(d, divisor));
+    hn::StoreU(hn::Mul(quotient, hn::Set(d, factor)), d, out + i);
+  }
+  for (; i < n; ++i) out[i] = x[i] / divisor * factor;
+}
+
+// Makes `token` the row behind the present ones.
+void AppendRow(const SlotTokens& tokens, int64_t token, bool gated, ValueReadout readout, SlotRows& rows) {
+  const int64_t row = rows.count++;
+  const float key_gate = gated ? Gate(tokens.key_gates, token) : 1.0f;
+  const float value_gate = gated ? Gate(tokens.value_gates, token) : 1.0f;
+  float* key_sum = rows.key_sums + row * rows.qk_dim;
+  float* value_sum = rows.value_sums + row * rows.v_dim;
+  for (int64_t c = 0; c < rows.qk_dim; ++c) key_sum[c] = key_gate * tokens.keys.row(token)[c];
+  for (int64_t c = 0; c < rows.v_dim; ++c) value_sum[c] = value_gate * tokens.values.row(token)[c];
+  rows.radii[row] = readout == ValueReadout::kRadius ? Norm(value_sum, rows.v_dim) : 1.0f;
+}
+
+// Adds `token`, times `weight`, to a row.
+void MergeIntoRow(const SlotTokens& tokens, int64_t token, float weight, int64_t row, SlotRows& rows) {
+  const float key_gate = weight * Gate(tokens.key_gates, token);
+  const float value_gate = weight * Gate(tokens.value_gates, token);
+  AddScaled(key_gate, tokens.keys.row(token), rows.qk_dim, rows.key_sums + row * rows.qk_dim);
+  AddScaled(value_gate, tokens.values.row(token), rows.v_dim, rows.value_sums + row * rows.v_dim);
+}
+
+// Writes a row's value as it is read to `to` [v_dim].
+void ReadValue(ValueReadout readout, int64_t row, const SlotRows& rows, float* to) {
+  const float* sum = rows.value_sums + row * rows.v_dim;
+  const bool radius = readout == ValueReadout::kRadius;
+  const float divisor = radius ? std::max(Norm(sum, rows.v_dim), 1e-12f) : rows.radii[row];
+  Rescale(sum, divisor, radius ? rows.radii[row] : 1.0f, rows.v_dim, to);
+}
+
 // Brings the readout of a row up to date: of its value always, of its key when `touched`.
 void RefreshRow(const MemoryKeyNorm& norm, ValueReadout readout, bool touched, int64_t row, SlotRows& rows,
                 ReadoutRow& memory) {
   const DType dtype = rows.readout_dtype;
   if (touched) {
     const int64_t dim = rows.qk_dim;
-    LayerNorm(MatrixView<const float>(rows.key_sums + row * dim, 1, dim), norm.weight, norm.bias, kLayerNormEpsilon,
-              MatrixView<float>(memory.key.data(), 1, dim));
+    NormalizeRuns({rows.key_sums + row * dim, 1, dim}, dim, norm.weight.data(), norm.bias.data(), 0, kLayerNormEpsilon,
+                  {memory.key.data(), 1, dim});
     const float scale = StoreReadout(memory.key, dtype, KeyPanelOffset(row, 0, dim), kKeyPanel, rows.readout_keys);
     if (dtype == DType::kI8) rows.readout_key_scales[row] = scale;
   }
@@ -312,19 +179,8 @@ void RefreshRow(const MemoryKeyNorm& norm, ValueReadout readout, bool touched, i
   if (dtype == DType::kI8) rows.readout_value_scales[row] = scale;
 }
 
-}  // namespace
-
-void MemoryKeys(MatrixView<const float> keys, int64_t zeroed, const MemoryKeyNorm& norm, MatrixView<float> out) {
-  for (int64_t r = 0; r < keys.rows; ++r) {
-    std::fill_n(out.row(r), zeroed, 0.0f);
-    if (out.row(r) != keys.row(r)) std::copy(keys.row(r) + zeroed, keys.row(r) + keys.cols, out.row(r) + zeroed);
-  }
-  LayerNorm(out, norm.weight, norm.bias, kLayerNormEpsilon, out);
-}
-
-void FoundRows(const SlotTokens& tokens, bool gated, const MemoryKeyNorm& norm, ValueReadout readout, SlotRows& rows,
-               std::pmr::memory_resource* memory) {
-  assert(rows.count + tokens.keys.rows <= rows.capacity);
+void SeedRowsImpl(const SlotTokens& tokens, bool gated, const MemoryKeyNorm& norm, ValueReadout readout, SlotRows& rows,
+                  std::pmr::memory_resource* memory) {
   ReadoutRow readout_row(rows, memory);
   for (int64_t t = 0; t < tokens.keys.rows; ++t) {
     AppendRow(tokens, t, gated, readout, rows);
@@ -334,29 +190,15 @@ void FoundRows(const SlotTokens& tokens, bool gated, const MemoryKeyNorm& norm, 
   }
 }
 
-std::pmr::vector<int64_t> UpdateRows(const SlotTokens& tokens, const SlotUpdateOptions& options,
-                                     const MemoryKeyNorm& norm, SlotRows& rows, std::pmr::memory_resource* memory) {
+void ApplyHeadImpl(SlotUpdateHead& head, const SlotRoutes& routes, std::pmr::memory_resource* memory) {
+  const SlotTokens& tokens = head.tokens;
+  const SlotUpdateOptions& options = head.options;
+  SlotRows& rows = head.rows;
   const int64_t n = tokens.keys.rows;
   const int64_t old_count = rows.count;
-  assert(options.num_appends <= n && old_count + options.num_appends <= rows.capacity);
-
-  Route nowhere;
-  nowhere.row = options.num_sinks;  // where a token with NaN in it goes
-  std::pmr::vector<Route> routes(n, nowhere, memory);
-  // Nothing to choose from when every token becomes a row.
-  const bool all_append = n == options.num_appends && options.append_below == -kLowest;
-  if (!all_append) RouteRows(tokens.keys, rows, 0, old_count, /*readout_is_fresh=*/true, options, norm, routes);
-  const std::pmr::vector<bool> appended = LeastRedundant(routes, options.num_appends, options.append_below);
   for (int64_t t = 0; t < n; ++t) {
-    if (appended[t]) AppendRow(tokens, t, options.gate_appends, options.readout, rows);
+    if (routes.appended[t]) AppendRow(tokens, t, options.gate_appends, options.readout, rows);
   }
-  assert(rows.count == old_count + n || rows.count > options.num_sinks);
-  if (!all_append)
-    RouteRows(tokens.keys, rows, old_count, rows.count, /*readout_is_fresh=*/false, options, norm, routes);
-  std::pmr::vector<int64_t> picks(n, memory);
-  int64_t next_appended = old_count;
-  for (int64_t t = 0; t < n; ++t) picks[t] = appended[t] ? next_appended++ : routes[t].row;
-
   std::pmr::vector<bool> touched(rows.count, false, memory);
   const auto add = [&](int64_t token, float weight, int64_t row) {
     if (!touched[row] && row < old_count && options.merge_decay != 1) Decay(options.merge_decay, row, rows);
@@ -364,28 +206,98 @@ std::pmr::vector<int64_t> UpdateRows(const SlotTokens& tokens, const SlotUpdateO
     MergeIntoRow(tokens, token, weight, row, rows);
   };
   for (int64_t t = 0; t < n; ++t) {
-    if (appended[t]) {
-      touched[picks[t]] = true;
+    const int64_t row = routes.row_of_token[t];
+    if (routes.appended[t]) {
+      touched[row] = true;
       continue;
     }
-    add(t, 1, picks[t]);
-    if (routes[t].second_row >= 0) add(t, options.second_merge, routes[t].second_row);
+    add(t, 1, row);
+    if (routes.second_row[t] >= 0) add(t, options.second_merge, routes.second_row[t]);
   }
   const bool counts = options.readout == ValueReadout::kMean;
   ReadoutRow readout_row(rows, memory);
   for (int64_t row = 0; row < rows.count; ++row) {
     if (counts) rows.radii[row] += 1.0f;
-    if (touched[row] || counts) RefreshRow(norm, options.readout, touched[row], row, rows, readout_row);
+    if (touched[row] || counts) RefreshRow(head.norm, options.readout, touched[row], row, rows, readout_row);
   }
-  return picks;
 }
 
-void RefreshReadout(const MemoryKeyNorm& norm, ValueReadout readout, SlotRows& rows,
-                    std::pmr::memory_resource* memory) {
+void RefreshReadoutImpl(const MemoryKeyNorm& norm, ValueReadout readout, SlotRows& rows,
+                        std::pmr::memory_resource* memory) {
   ReadoutRow readout_row(rows, memory);
   for (int64_t row = 0; row < rows.count; ++row) {
     RefreshRow(norm, readout, /*touched=*/true, row, rows, readout_row);
   }
+}
+
+}  // namespace
+}  // namespace HWY_NAMESPACE
+}  // namespace kvm
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace kvm {
+
+HWY_EXPORT(SeedRowsImpl);
+HWY_EXPORT(ApplyHeadImpl);
+HWY_EXPORT(RefreshReadoutImpl);
+
+namespace {
+
+void CheckRoutes(const SlotUpdateHead& head, const SlotRoutes& routes, CallSite site) {
+  CheckSlotTokens(head.tokens, head.norm, head.rows, site);
+  const size_t n = static_cast<size_t>(head.tokens.keys.rows);
+  CheckEq(routes.row_of_token.size(), n, "routes.row_of_token.size()", site);
+  CheckEq(routes.second_row.size(), n, "routes.second_row.size()", site);
+  CheckEq(routes.appended.size(), n, "routes.appended.size()", site);
+  const int64_t num_appends = std::count(routes.appended.begin(), routes.appended.end(), true);
+  const int64_t count = head.rows.count + num_appends;
+  CheckAtMost(count, head.rows.capacity, "rows.count and the tokens that are appended", site);
+  int64_t next_appended = head.rows.count;
+  bool in_order = true, in_range = true;
+  for (size_t t = 0; t < n; ++t) {
+    const int64_t row = routes.row_of_token[t];
+    if (routes.appended[t]) in_order = in_order && row == next_appended++;
+    in_range = in_range && row >= 0 && row < count && routes.second_row[t] >= -1 && routes.second_row[t] < count;
+  }
+  Check(in_order, "appended tokens to become the rows behind the present ones, in token order", site);
+  Check(in_range, "routes to rows that there are", site);
+}
+
+}  // namespace
+
+void MemoryKeys(MatrixView<const float> keys, int64_t zeroed, const MemoryKeyNorm& norm, MatrixView<float> out) {
+  CheckView(keys, "keys");
+  CheckView(out, keys.rows, keys.cols, "out");
+  CheckMemoryKeyNorm(norm, keys.cols, CallSite::Here());
+  CheckBetween(zeroed, 0, keys.cols, "zeroed");
+  CheckSameOrApart(out, keys, "out to be keys or apart from them");
+  for (int64_t r = 0; r < keys.rows; ++r) {
+    std::fill_n(out.row(r), zeroed, 0.0f);
+    if (out.row(r) != keys.row(r)) std::copy(keys.row(r) + zeroed, keys.row(r) + keys.cols, out.row(r) + zeroed);
+  }
+  LayerNorm(out, norm.weight, norm.bias, kLayerNormEpsilon, out);
+}
+
+void SeedRows(const SlotTokens& tokens, bool gated, const MemoryKeyNorm& norm, ValueReadout readout, SlotRows& rows,
+              std::pmr::memory_resource* memory) {
+  CheckSlotTokens(tokens, norm, rows, CallSite::Here());
+  CheckAtMost(rows.count + tokens.keys.rows, rows.capacity, "rows.count + tokens.keys.rows");
+  HWY_DYNAMIC_DISPATCH(SeedRowsImpl)(tokens, gated, norm, readout, rows, memory);
+}
+
+void ApplyRoutes(absl::Span<SlotUpdateHead> heads, absl::Span<const SlotRoutes> routes, ThreadPool& pool) {
+  CheckEq(routes.size(), heads.size(), "routes.size()");
+  for (size_t h = 0; h < heads.size(); ++h) CheckRoutes(heads[h], routes[h], CallSite::Here());
+  const auto apply = HWY_DYNAMIC_DISPATCH(ApplyHeadImpl);
+  pool.ParallelFor(static_cast<int64_t>(heads.size()), [&](int64_t h) { apply(heads[h], routes[h], pool.memory()); });
+}
+
+void RefreshReadout(const MemoryKeyNorm& norm, ValueReadout readout, SlotRows& rows,
+                    std::pmr::memory_resource* memory) {
+  CheckSlotRows(rows, CallSite::Here());
+  CheckMemoryKeyNorm(norm, rows.qk_dim, CallSite::Here());
+  HWY_DYNAMIC_DISPATCH(RefreshReadoutImpl)(norm, readout, rows, memory);
 }
 
 }  // namespace kvm

@@ -5,6 +5,7 @@
 #include "benchmark/benchmark.h"
 #include "kvm/kernels/cpu/slot_update.h"
 #include "kvm/kernels/key_value.h"
+#include "kvm/kernels/thread_pool.h"
 
 namespace kvm {
 namespace {
@@ -20,7 +21,7 @@ std::vector<float> Normal(int64_t n, uint32_t seed) {
 }
 
 // Arguments: tokens of the overflow chunk, state rows. No appends, so that every iteration does the same work.
-void BM_UpdateRows(benchmark::State& state) {
+void BM_RouteAndApply(benchmark::State& state) {
   const int64_t num_tokens = state.range(0);
   const int64_t num_rows = state.range(1);
   std::vector<float> key_sums(num_rows * kDim);
@@ -44,21 +45,23 @@ void BM_UpdateRows(benchmark::State& state) {
   SlotTokens first;
   first.keys = {first_keys.data(), num_rows, kDim};
   first.values = {first_values.data(), num_rows, kDim};
-  FoundRows(first, /*gated=*/false, {weight, bias}, ValueReadout::kRadius, rows);
+  SeedRows(first, /*gated=*/false, {weight, bias}, ValueReadout::kRadius, rows);
   SlotTokens tokens;
   tokens.keys = {keys.data(), num_tokens, kDim};
   tokens.values = {values.data(), num_tokens, kDim};
   SlotUpdateOptions options;
   options.num_sinks = 1;
+  ThreadPool pool(1);
+  SlotUpdateHead head = {tokens, options, {weight, bias}, rows};
   for (auto _ : state) {
-    benchmark::DoNotOptimize(UpdateRows(tokens, options, {weight, bias}, rows));
+    ApplyRoutes({&head, 1}, RouteTokens({&head, 1}, pool.memory(), pool), pool);
   }
   const double flop = 2.0 * static_cast<double>(num_tokens * num_rows * kDim);
   state.counters["FLOP/s"] = benchmark::Counter(flop, benchmark::Counter::kIsIterationInvariantRate);
   state.SetBytesProcessed(state.iterations() * num_rows * kDim * static_cast<int64_t>(sizeof(float)));
 }
 
-BENCHMARK(BM_UpdateRows)->Args({256, 256})->Args({256, 2896});
+BENCHMARK(BM_RouteAndApply)->Args({256, 256})->Args({256, 2896});
 
 }  // namespace
 }  // namespace kvm

@@ -34,7 +34,7 @@ TEST(MemoryKeysTest, ZeroesChannelsThenNormalizes) {
   });
 }
 
-TEST(FoundRowsTest, GateScalesSumsButNotTheRadius) {
+TEST(SeedRowsTest, GateScalesSumsButNotTheRadius) {
   ForEveryTarget([] {
     const Norm norm;
     for (bool gated : {false, true}) {
@@ -42,29 +42,29 @@ TEST(FoundRowsTest, GateScalesSumsButNotTheRadius) {
       reference::SlotState state;
       Tokens tokens(18, 4);
       tokens.AddGates(6);
-      FoundRows(tokens.View(), gated, norm.View(), ValueReadout::kRadius, memory.rows);
+      SeedRows(tokens.View(), gated, norm.View(), ValueReadout::kRadius, memory.rows);
       const reference::SlotRules rules = Rules({}, norm);
-      reference::FoundRows(tokens.Reference(), gated, rules, state);
+      reference::SeedRows(tokens.Reference(), gated, rules, state);
       ExpectEqualsReference(memory, state, rules);
     }
   });
 }
 
-TEST(FoundRowsTest, InPiecesIsTheSameAsAtOnce) {
+TEST(SeedRowsTest, InPiecesIsTheSameAsAtOnce) {
   const Norm norm;
   const Tokens tokens(18, 4);
   Memory whole(18, DType::kF32), pieces(18, DType::kF32);
-  FoundRows(tokens.View(), false, norm.View(), ValueReadout::kRadius, whole.rows);
+  SeedRows(tokens.View(), false, norm.View(), ValueReadout::kRadius, whole.rows);
   for (int64_t t = 0; t < 18; ++t) {
     SlotTokens one = tokens.View();
     one.keys = one.keys.Rows(t, 1);
     one.values = one.values.Rows(t, 1);
-    FoundRows(one, false, norm.View(), ValueReadout::kRadius, pieces.rows);
+    SeedRows(one, false, norm.View(), ValueReadout::kRadius, pieces.rows);
   }
   for (int64_t row = 0; row < 18; ++row) EXPECT_EQ(whole.Row(row), pieces.Row(row));
 }
 
-TEST(UpdateRowsTest, MatchesReferenceAroundPanelAndTileBoundaries) {
+TEST(SlotUpdateTest, MatchesReferenceAroundPanelAndTileBoundaries) {
   ForEveryTarget([] {
     const Norm norm;
     for (int64_t count : {2, 15, 16, 17, 31, 33, 63, 64, 65, 130}) {
@@ -82,7 +82,7 @@ TEST(UpdateRowsTest, MatchesReferenceAroundPanelAndTileBoundaries) {
   });
 }
 
-TEST(UpdateRowsTest, MatchesReferenceForAnyNumberOfTokens) {
+TEST(SlotUpdateTest, MatchesReferenceForAnyNumberOfTokens) {
   ForEveryTarget([] {
     const Norm norm;
     for (int64_t n : {1, 2, 3, 5, 31, 32, 33, 70}) {
@@ -97,7 +97,7 @@ TEST(UpdateRowsTest, MatchesReferenceForAnyNumberOfTokens) {
   });
 }
 
-TEST(UpdateRowsTest, MatchesReferenceOverManyGatedUpdates) {
+TEST(SlotUpdateTest, MatchesReferenceOverManyGatedUpdates) {
   ForEveryTarget([] {
     const Norm norm;
     for (ValueReadout readout : {ValueReadout::kRadius, ValueReadout::kMean}) {
@@ -121,7 +121,7 @@ TEST(UpdateRowsTest, MatchesReferenceOverManyGatedUpdates) {
   });
 }
 
-TEST(UpdateRowsTest, EqualRowsGiveTheLowest) {
+TEST(SlotUpdateTest, EqualRowsGiveTheLowest) {
   ForEveryTarget([] {
     const Norm norm;
     SlotUpdateOptions options;
@@ -131,17 +131,17 @@ TEST(UpdateRowsTest, EqualRowsGiveTheLowest) {
     for (int64_t row : {5, 20, 33, 69}) founders.CopyKey(0, row);
     Memory memory(70, DType::kF32);
     reference::SlotState state;
-    FoundRows(founders.View(), false, norm.View(), options.readout, memory.rows);
-    reference::FoundRows(founders.Reference(), false, Rules(options, norm), state);
+    SeedRows(founders.View(), false, norm.View(), options.readout, memory.rows);
+    reference::SeedRows(founders.Reference(), false, Rules(options, norm), state);
     Tokens tokens(2, 9);
     for (int64_t t : {0, 1}) {
       std::copy_n(founders.keys.begin(), kQk, tokens.keys.begin() + t * kQk);
     }
-    EXPECT_EQ(UpdateRows(tokens.View(), options, norm.View(), memory.rows), (std::pmr::vector<int64_t>{5, 5}));
+    EXPECT_EQ(Update(tokens.View(), options, norm.View(), memory.rows).row_of_token, (std::pmr::vector<int64_t>{5, 5}));
   });
 }
 
-TEST(UpdateRowsTest, EquallyRedundantTokensAppendTheEarlier) {
+TEST(SlotUpdateTest, EquallyRedundantTokensAppendTheEarlier) {
   ForEveryTarget([] {
     const Norm norm;
     SlotUpdateOptions options;
@@ -152,13 +152,13 @@ TEST(UpdateRowsTest, EquallyRedundantTokensAppendTheEarlier) {
     for (int64_t t = 1; t < 6; ++t) tokens.CopyKey(0, t);
     options.num_appends = 2;
     // The others equal both new rows: the lowest of the best takes them.
-    EXPECT_EQ(UpdateRows(tokens.View(), options, norm.View(), memory.rows),
+    EXPECT_EQ(Update(tokens.View(), options, norm.View(), memory.rows).row_of_token,
               (std::pmr::vector<int64_t>{17, 18, 17, 17, 17, 17}));
     EXPECT_EQ(memory.value_sums[18 * kV], tokens.values[kV]);
   });
 }
 
-TEST(UpdateRowsTest, AllTokensAppendedKeepTheirOrder) {
+TEST(SlotUpdateTest, AllTokensAppendedKeepTheirOrder) {
   ForEveryTarget([] {
     const Norm norm;
     SlotUpdateOptions options;
@@ -172,7 +172,7 @@ TEST(UpdateRowsTest, AllTokensAppendedKeepTheirOrder) {
   });
 }
 
-TEST(UpdateRowsTest, SinksCountAsRedundantButTakeNothing) {
+TEST(SlotUpdateTest, SinksCountAsRedundantButTakeNothing) {
   ForEveryTarget([] {
     const Norm norm;
     SlotUpdateOptions options;
@@ -195,7 +195,7 @@ TEST(UpdateRowsTest, SinksCountAsRedundantButTakeNothing) {
   });
 }
 
-TEST(UpdateRowsTest, OnlyAppendedRowsMayBeNoSinks) {
+TEST(SlotUpdateTest, OnlyAppendedRowsMayBeNoSinks) {
   ForEveryTarget([] {
     const Norm norm;
     SlotUpdateOptions options;
@@ -208,7 +208,7 @@ TEST(UpdateRowsTest, OnlyAppendedRowsMayBeNoSinks) {
   });
 }
 
-TEST(UpdateRowsTest, GatesDoNotChangeRoutes) {
+TEST(SlotUpdateTest, GatesDoNotChangeRoutes) {
   ForEveryTarget([] {
     const Norm norm;
     SlotUpdateOptions options;
@@ -219,16 +219,16 @@ TEST(UpdateRowsTest, GatesDoNotChangeRoutes) {
     reference::SlotState state;
     Found(20, norm, options, plain, state);
     Found(20, norm, options, gated, state);
-    const auto routes = UpdateRows(tokens.View(), options, norm.View(), plain.rows);
+    const auto routes = Update(tokens.View(), options, norm.View(), plain.rows).row_of_token;
     tokens.key_gates.assign(12, 0.0f);
     tokens.value_gates.assign(12, 0.0f);
     const std::vector<std::vector<float>> before = {gated.Row(1), gated.Row(10), gated.Row(19)};
-    EXPECT_EQ(UpdateRows(tokens.View(), options, norm.View(), gated.rows), routes);
+    EXPECT_EQ(Update(tokens.View(), options, norm.View(), gated.rows).row_of_token, routes);
     EXPECT_EQ((std::vector<std::vector<float>>{gated.Row(1), gated.Row(10), gated.Row(19)}), before);
   });
 }
 
-TEST(UpdateRowsTest, RowsWithoutATokenStayAsTheyAre) {
+TEST(SlotUpdateTest, RowsWithoutATokenStayAsTheyAre) {
   ForEveryTarget([] {
     const Norm norm;
     SlotUpdateOptions options;
@@ -237,14 +237,14 @@ TEST(UpdateRowsTest, RowsWithoutATokenStayAsTheyAre) {
     Found(50, norm, options, memory, state);
     std::vector<std::vector<float>> before;
     for (int64_t row = 0; row < 50; ++row) before.push_back(memory.Row(row));
-    const auto routes = UpdateRows(Tokens(4, 18).View(), options, norm.View(), memory.rows);
+    const auto routes = Update(Tokens(4, 18).View(), options, norm.View(), memory.rows).row_of_token;
     std::vector<bool> touched(50, false);
     for (int64_t row : routes) touched[row] = true;
     for (int64_t row = 0; row < 50; ++row) EXPECT_EQ(memory.Row(row) != before[row], touched[row]) << row;
   });
 }
 
-TEST(UpdateRowsTest, MeanCountsUpdatesNotTokens) {
+TEST(SlotUpdateTest, MeanCountsUpdatesNotTokens) {
   ForEveryTarget([] {
     const Norm norm;
     SlotUpdateOptions options;
@@ -263,7 +263,7 @@ TEST(UpdateRowsTest, MeanCountsUpdatesNotTokens) {
   });
 }
 
-TEST(UpdateRowsTest, RadiusIsTheNormAsAppendedAndStays) {
+TEST(SlotUpdateTest, RadiusIsTheNormAsAppendedAndStays) {
   ForEveryTarget([] {
     const Norm norm;
     SlotUpdateOptions options;
@@ -274,17 +274,17 @@ TEST(UpdateRowsTest, RadiusIsTheNormAsAppendedAndStays) {
     tokens.values = {3, 0, 4, 0, 0};
     tokens.key_gates = {1.0f};
     tokens.value_gates = {0.5f};
-    UpdateRows(tokens.View(), options, norm.View(), memory.rows);
+    Update(tokens.View(), options, norm.View(), memory.rows);
     EXPECT_EQ(memory.radii[0], 2.5f);
     options.num_appends = 0;
-    UpdateRows(tokens.View(), options, norm.View(), memory.rows);
+    Update(tokens.View(), options, norm.View(), memory.rows);
     EXPECT_EQ(memory.radii[0], 2.5f);
     EXPECT_EQ(memory.value_sums[2], 4);
     EXPECT_EQ(memory.ReadoutValue(0, 2), 2);  // (3, 0, 4) scaled to length 2.5
   });
 }
 
-TEST(UpdateRowsTest, BFloat16ReadoutTakesTheSameRoutes) {
+TEST(SlotUpdateTest, BFloat16ReadoutTakesTheSameRoutes) {
   ForEveryTarget([] {
     const Norm norm;
     SlotUpdateOptions options;
@@ -303,7 +303,7 @@ TEST(UpdateRowsTest, BFloat16ReadoutTakesTheSameRoutes) {
   });
 }
 
-TEST(UpdateRowsTest, NotANumberGoesToTheFirstRowThatIsNoSink) {
+TEST(SlotUpdateTest, NotANumberGoesToTheFirstRowThatIsNoSink) {
   const Norm norm;
   SlotUpdateOptions options;
   options.num_sinks = 2;
@@ -312,7 +312,7 @@ TEST(UpdateRowsTest, NotANumberGoesToTheFirstRowThatIsNoSink) {
   Found(5, norm, options, memory, state);
   Tokens tokens(1, 25);
   tokens.keys.assign(kQk, std::numeric_limits<float>::quiet_NaN());
-  EXPECT_EQ(UpdateRows(tokens.View(), options, norm.View(), memory.rows), (std::pmr::vector<int64_t>{2}));
+  EXPECT_EQ(Update(tokens.View(), options, norm.View(), memory.rows).row_of_token, (std::pmr::vector<int64_t>{2}));
 }
 
 }  // namespace

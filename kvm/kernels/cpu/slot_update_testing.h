@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <memory_resource>
 #include <random>
 #include <vector>
 
@@ -14,6 +15,7 @@
 #include "kvm/kernels/key_value.h"
 #include "kvm/kernels/reference/slot_update.h"
 #include "kvm/kernels/slot_rows.h"
+#include "kvm/kernels/thread_pool.h"
 
 namespace kvm {
 
@@ -170,18 +172,33 @@ inline void ExpectEqualsReference(const Memory& memory, const reference::SlotSta
 inline void Found(int64_t count, const Norm& norm, const SlotUpdateOptions& options, Memory& memory,
                   reference::SlotState& state) {
   const Tokens tokens(count, /*seed=*/3);
-  FoundRows(tokens.View(), false, norm.View(), options.readout, memory.rows);
-  reference::FoundRows(tokens.Reference(), false, Rules(options, norm), state);
+  SeedRows(tokens.View(), false, norm.View(), options.readout, memory.rows);
+  reference::SeedRows(tokens.Reference(), false, Rules(options, norm), state);
+}
+
+// One update of one head on one thread: where the tokens went.
+inline SlotRoutes Update(const SlotTokens& tokens, const SlotUpdateOptions& options, const MemoryKeyNorm& norm,
+                         SlotRows& rows) {
+  ThreadPool pool(1);
+  SlotUpdateHead head = {tokens, options, norm, rows};
+  const auto routes = RouteTokens({&head, 1}, std::pmr::get_default_resource(), pool);
+  ApplyRoutes({&head, 1}, routes, pool);
+  rows = head.rows;
+  return routes[0];
 }
 
 // One update in both worlds; everything must agree.
 inline void UpdateBoth(const Tokens& tokens, const SlotUpdateOptions& options, const Norm& norm, Memory& memory,
                        reference::SlotState& state) {
   const reference::SlotRules rules = Rules(options, norm);
-  const auto routes = UpdateRows(tokens.View(), options, norm.View(), memory.rows);
-  const reference::SlotRoutes expected = reference::UpdateRows(tokens.Reference(), options.num_appends, rules, state);
+  const std::vector<reference::SlotToken> reference_tokens = tokens.Reference();
+  const auto routes = Update(tokens.View(), options, norm.View(), memory.rows);
+  const reference::SlotRoutes expected = reference::RouteTokens(reference_tokens, options.num_appends, rules, state);
+  reference::ApplyRoutes(reference_tokens, expected, rules, state);
   ASSERT_GT(expected.smallest_gap, kClearGap) << "pick another seed: rounding could decide a route";
-  ASSERT_EQ(std::vector<int64_t>(routes.begin(), routes.end()), expected.rows);
+  ASSERT_EQ(std::vector<int64_t>(routes.row_of_token.begin(), routes.row_of_token.end()), expected.row_of_token);
+  ASSERT_EQ(std::vector<int64_t>(routes.second_row.begin(), routes.second_row.end()), expected.second_row);
+  ASSERT_EQ(std::vector<bool>(routes.appended.begin(), routes.appended.end()), expected.appended);
   ExpectEqualsReference(memory, state, rules);
 }
 

@@ -65,17 +65,19 @@ Vector MemoryKey(Vector key, int64_t zeroed, const Vector& norm_weight, const Ve
   return LayerNorm(key, norm_weight, norm_bias);
 }
 
-void FoundRows(const std::vector<SlotToken>& tokens, bool gated, const SlotRules& rules, SlotState& state) {
+void SeedRows(const std::vector<SlotToken>& tokens, bool gated, const SlotRules& rules, SlotState& state) {
   for (const SlotToken& token : tokens) {
     Append(token, gated, rules, state);
     if (rules.use_radius) state.radii.back() = std::sqrt(Dot(token.value, token.value));
   }
 }
 
-SlotRoutes UpdateRows(const std::vector<SlotToken>& tokens, int64_t num_appends, const SlotRules& rules,
-                      SlotState& state) {
+SlotRoutes RouteTokens(const std::vector<SlotToken>& tokens, int64_t num_appends, const SlotRules& rules,
+                       const SlotState& state) {
   SlotRoutes routes;
-  routes.rows.assign(tokens.size(), -1);
+  routes.row_of_token.assign(tokens.size(), -1);
+  routes.second_row.assign(tokens.size(), -1);
+  routes.appended.assign(tokens.size(), false);
   routes.smallest_gap = std::numeric_limits<double>::infinity();
 
   // Appends: take the least redundant token left, the earliest of equals, until enough are taken.
@@ -84,43 +86,55 @@ SlotRoutes UpdateRows(const std::vector<SlotToken>& tokens, int64_t num_appends,
     const Vector scores = Scores(token, rules, state);
     redundancy.push_back(scores.empty() ? 0 : *std::max_element(scores.begin(), scores.end()));
   }
-  std::vector<bool> appended(tokens.size(), false);
   for (int64_t i = 0; i < num_appends; ++i) {
     size_t least = tokens.size();
     for (size_t t = 0; t < tokens.size(); ++t) {
-      if (!appended[t] && (least == tokens.size() || redundancy[t] < redundancy[least])) least = t;
+      if (!routes.appended[t] && (least == tokens.size() || redundancy[t] < redundancy[least])) least = t;
     }
     routes.smallest_gap = std::min(routes.smallest_gap, Gap(redundancy[least], {rules.append_below}));
     if (redundancy[least] >= rules.append_below) break;
-    appended[least] = true;
+    routes.appended[least] = true;
     routes.smallest_gap = std::min(routes.smallest_gap, Gap(redundancy[least], redundancy));
   }
+
+  // Merges, into the rows as they are once these tokens are rows.
+  SlotState with_appended = state;
+  for (size_t t = 0; t < tokens.size(); ++t) {
+    if (!routes.appended[t]) continue;
+    routes.row_of_token[t] = static_cast<int64_t>(with_appended.radii.size());
+    Append(tokens[t], rules.gate_appends, rules, with_appended);
+  }
+  for (size_t t = 0; t < tokens.size(); ++t) {
+    if (routes.appended[t]) continue;
+    Vector scores = Scores(tokens[t], rules, with_appended);
+    scores.erase(scores.begin(), scores.begin() + rules.num_sinks);
+    const auto best = std::max_element(scores.begin(), scores.end());
+    routes.row_of_token[t] = rules.num_sinks + (best - scores.begin());
+    routes.smallest_gap = std::min(routes.smallest_gap, Gap(*best, scores));
+    if (rules.second_merge == 0 || scores.size() < 2) continue;
+    *best = -std::numeric_limits<double>::infinity();
+    const auto second = std::max_element(scores.begin(), scores.end());
+    routes.smallest_gap = std::min(routes.smallest_gap, Gap(*second, scores));
+    routes.second_row[t] = rules.num_sinks + (second - scores.begin());
+  }
+  return routes;
+}
+
+void ApplyRoutes(const std::vector<SlotToken>& tokens, const SlotRoutes& routes, const SlotRules& rules,
+                 SlotState& state) {
   const int64_t old_count = static_cast<int64_t>(state.radii.size());
   for (size_t t = 0; t < tokens.size(); ++t) {
-    if (!appended[t]) continue;
-    routes.rows[t] = static_cast<int64_t>(state.radii.size());
-    Append(tokens[t], rules.gate_appends, rules, state);
+    if (routes.appended[t]) Append(tokens[t], rules.gate_appends, rules, state);
   }
-
-  // Merges: all picks first, then the additions.
   struct Addition {
     size_t token;
     double weight;
   };
   std::vector<std::vector<Addition>> additions(state.radii.size());
   for (size_t t = 0; t < tokens.size(); ++t) {
-    if (appended[t]) continue;
-    Vector scores = Scores(tokens[t], rules, state);
-    scores.erase(scores.begin(), scores.begin() + rules.num_sinks);
-    const auto best = std::max_element(scores.begin(), scores.end());
-    routes.rows[t] = rules.num_sinks + (best - scores.begin());
-    routes.smallest_gap = std::min(routes.smallest_gap, Gap(*best, scores));
-    additions[routes.rows[t]].push_back({t, 1});
-    if (rules.second_merge == 0 || scores.size() < 2) continue;
-    *best = -std::numeric_limits<double>::infinity();
-    const auto second = std::max_element(scores.begin(), scores.end());
-    routes.smallest_gap = std::min(routes.smallest_gap, Gap(*second, scores));
-    additions[rules.num_sinks + (second - scores.begin())].push_back({t, rules.second_merge});
+    if (routes.appended[t]) continue;
+    additions[routes.row_of_token[t]].push_back({t, 1});
+    if (routes.second_row[t] >= 0) additions[routes.second_row[t]].push_back({t, rules.second_merge});
   }
   for (size_t row = 0; row < additions.size(); ++row) {
     Vector& key_sum = state.key_sums[row];
@@ -137,7 +151,6 @@ SlotRoutes UpdateRows(const std::vector<SlotToken>& tokens, int64_t num_appends,
   if (!rules.use_radius) {
     for (double& count : state.radii) count += 1;
   }
-  return routes;
 }
 
 Vector ReadoutKey(const SlotState& state, int64_t row, const SlotRules& rules) {

@@ -36,7 +36,9 @@ struct SlotRules {
 };
 
 struct SlotRoutes {
-  std::vector<int64_t> rows;  // the row of every token
+  std::vector<int64_t> row_of_token;
+  std::vector<int64_t> second_row;  // -1: none
+  std::vector<bool> appended;
   // The smallest difference between a score that decided something and the best that did not equal it: routes computed
   // in float32 must be the same when this is far above float32's rounding.
   double smallest_gap = 0;
@@ -45,12 +47,16 @@ struct SlotRoutes {
 Vector MemoryKey(Vector key, int64_t zeroed, const Vector& norm_weight, const Vector& norm_bias);
 
 // Every token becomes a row.
-void FoundRows(const std::vector<SlotToken>& tokens, bool gated, const SlotRules& rules, SlotState& state);
+void SeedRows(const std::vector<SlotToken>& tokens, bool gated, const SlotRules& rules, SlotState& state);
 
-// The least redundant `num_appends` tokens, as far as their redundancy is below append_below, become rows. The others
-// are added to the most similar row, and second_merge times to the next; old rows added to decay first.
-SlotRoutes UpdateRows(const std::vector<SlotToken>& tokens, int64_t num_appends, const SlotRules& rules,
-                      SlotState& state);
+// The least redundant `num_appends` tokens, as far as their redundancy is below append_below, are to become rows, the
+// others to be added to the most similar row and to the next.
+SlotRoutes RouteTokens(const std::vector<SlotToken>& tokens, int64_t num_appends, const SlotRules& rules,
+                       const SlotState& state);
+
+// Takes tokens into the rows that routes name, second_merge times into second rows; old rows added to decay first.
+void ApplyRoutes(const std::vector<SlotToken>& tokens, const SlotRoutes& routes, const SlotRules& rules,
+                 SlotState& state);
 
 // What queries read of a row.
 Vector ReadoutKey(const SlotState& state, int64_t row, const SlotRules& rules);

@@ -61,7 +61,7 @@ class KvmMixer : public Mixer {
   // The states of all pieces that begin a chunk take in the chunk that leaves the window.
   void TakeOverflow(absl::Span<const SequenceRows> pieces, ExecutionContext& context) const;
   // The tokens of all pieces that lie in the first chunk become rows.
-  void FoundFirstRows(absl::Span<const SequenceRows> pieces, const Projected& in, ExecutionContext& context) const;
+  void SeedFirstRows(absl::Span<const SequenceRows> pieces, const Projected& in, ExecutionContext& context) const;
   void Attend(absl::Span<const SequenceRows> pieces, const Projected& in, MatrixView<float> attended,
               ExecutionContext& context) const;
   // Gates as the state's kernels want them: empty spans for what is not gated.
@@ -161,7 +161,7 @@ void KvmMixer::ExtendPieces(absl::Span<const SequenceRows> pieces, const Project
       state.gates.insert(state.gates.end(), in.gates.row(r), in.gates.row(r) + in.gates.cols);
     }
   }
-  FoundFirstRows(pieces, in, context);
+  SeedFirstRows(pieces, in, context);
   Attend(pieces, in, attended, context);
 }
 
@@ -188,6 +188,7 @@ void KvmMixer::TakeOverflow(absl::Span<const SequenceRows> pieces, ExecutionCont
   const MatrixView<float> keys = context.scratch.Matrix(tasks * chunk, window_shape_.qk_dim);
   const MatrixView<float> values = context.scratch.Matrix(tasks * chunk, window_shape_.v_dim);
   const MatrixView<float> gates = context.scratch.Matrix(tasks, has_gate() ? chunk : 0);
+  std::pmr::vector<SlotUpdateHead> heads(tasks, context.pool.memory());
   context.pool.ParallelFor(tasks, [&](int64_t task) {
     const SequenceRows& piece = *updates[task / num_heads];
     const int64_t h = task % num_heads;
@@ -201,7 +202,7 @@ void KvmMixer::TakeOverflow(absl::Span<const SequenceRows> pieces, ExecutionCont
     const int64_t present = state.heads[h].count();
     const int64_t available = state.covered + chunk;
     const int64_t target = TargetRows(budgets_[h], piece.position, available, chunk, present);
-    SlotUpdateOptions options;
+    SlotUpdateOptions& options = heads[task].options;
     options.num_sinks = spec_.num_sinks();
     options.num_appends = std::min(target - present, chunk);
     options.gate_appends = spec_.gate_appended_rows();
@@ -209,12 +210,19 @@ void KvmMixer::TakeOverflow(absl::Span<const SequenceRows> pieces, ExecutionCont
     options.append_below = static_cast<float>(budgets_[h].append_below);
     options.second_merge = static_cast<float>(spec_.second_merge());
     options.merge_decay = static_cast<float>(spec_.merge_decay());
-    SlotRows rows = state.heads[h].Reserve(options.num_appends);
-    const auto row_of = UpdateRows(Gated(head_keys, head_values, gates.row_span(task)), options, memory_key_norm(),
-                                   rows, context.pool.memory());
-    state.heads[h].Commit(rows);
-    if (provenance_) state.row_of_token[h].insert(state.row_of_token[h].end(), row_of.begin(), row_of.end());
+    heads[task].tokens = Gated(head_keys, head_values, gates.row_span(task));
+    heads[task].norm = memory_key_norm();
+    heads[task].rows = state.heads[h].Reserve(options.num_appends);
   });
+  const std::pmr::vector<SlotRoutes> routes = RouteTokens(heads, context.pool.memory(), context.pool);
+  ApplyRoutes(absl::MakeSpan(heads), routes, context.pool);
+  for (int64_t task = 0; task < tasks; ++task) {
+    KvmState& state = StateOf(*updates[task / num_heads]);
+    const int64_t h = task % num_heads;
+    state.heads[h].Commit(heads[task].rows);
+    const std::pmr::vector<int64_t>& row_of = routes[task].row_of_token;
+    if (provenance_) state.row_of_token[h].insert(state.row_of_token[h].end(), row_of.begin(), row_of.end());
+  }
   for (const SequenceRows* p : updates) {
     KvmState& state = StateOf(*p);
     state.covered += chunk;
@@ -222,8 +230,8 @@ void KvmMixer::TakeOverflow(absl::Span<const SequenceRows> pieces, ExecutionCont
   }
 }
 
-void KvmMixer::FoundFirstRows(absl::Span<const SequenceRows> pieces, const Projected& in,
-                              ExecutionContext& context) const {
+void KvmMixer::SeedFirstRows(absl::Span<const SequenceRows> pieces, const Projected& in,
+                             ExecutionContext& context) const {
   std::pmr::vector<const SequenceRows*> first(context.pool.memory());
   int64_t max_tokens = 0;
   for (const SequenceRows& p : pieces) {
@@ -252,8 +260,8 @@ void KvmMixer::FoundFirstRows(absl::Span<const SequenceRows> pieces, const Proje
     SlotMemory& memory = StateOf(piece).heads[h];
     SlotRows rows = memory.Reserve(piece.num_tokens);
     const int64_t first_row = rows.count;
-    FoundRows(Gated(head_keys, head(in.v, window_shape_.v_dim), head_gates), spec_.gate_initial_rows(),
-              memory_key_norm(), value_readout(), rows, context.pool.memory());
+    SeedRows(Gated(head_keys, head(in.v, window_shape_.v_dim), head_gates), spec_.gate_initial_rows(),
+             memory_key_norm(), value_readout(), rows, context.pool.memory());
     memory.Commit(rows);
     for (int64_t i = 0; i < piece.num_tokens && provenance_; ++i) {
       StateOf(piece).row_of_token[h].push_back(static_cast<int32_t>(first_row + i));

@@ -13,6 +13,7 @@
 #include "kvm/kernels/dtype.h"
 #include "kvm/kernels/key_value.h"
 #include "kvm/kernels/slot_rows.h"
+#include "kvm/kernels/thread_pool.h"
 #include "kvm/state/slot_memory.h"
 #include "kvm/state/state_fields.h"
 
@@ -43,15 +44,16 @@ SlotMemory Honest(const ReadoutRule& rule, DType dtype) {
   SlotMemory memory(kKeyDim, kValueDim, dtype);
   SlotRows rows = memory.Reserve(kRows);
   SlotTokens tokens = {{keys.data(), kRows, kKeyDim}, {values.data(), kRows, kValueDim}, {}, {}};
-  FoundRows(tokens, false, rule.norm(), rule.value, rows);
+  SeedRows(tokens, false, rule.norm(), rule.value, rows);
   memory.Commit(rows);
   tokens.keys = {keys.data() + kRows * kKeyDim, kRows, kKeyDim};
   tokens.values = {values.data() + kRows * kValueDim, kRows, kValueDim};
   SlotUpdateOptions options;
   options.readout = rule.value;
-  rows = memory.Reserve(0);
-  UpdateRows(tokens, options, rule.norm(), rows);
-  memory.Commit(rows);
+  SlotUpdateHead head = {tokens, options, rule.norm(), memory.Reserve(0)};
+  ThreadPool pool(1);
+  ApplyRoutes({&head, 1}, RouteTokens({&head, 1}, pool.memory(), pool), pool);
+  memory.Commit(head.rows);
   return memory;
 }
 

@@ -36,7 +36,7 @@ TEST(ConfigHint, NamesKeysThatAreMisspelt) {
 
 TEST(ConfigHint, SaysNothingOfOtherKeys) {
   const std::string others = R"(, "num_hidden_layers": 2, "architectures": ["x"], "torch_dtype": "bfloat16",
-      "use_cache": true, "bos_token_id": 0, "transformers_version": "4.5", "hidden_act": "silu", "auto_map": {})";
+      "use_cache": true, "bos_token_id": 0, "transformers_version": "4.5", "hidden_act": "relu2", "auto_map": {})";
   EXPECT_EQ(Hint(kAll + others), "");
 }
 

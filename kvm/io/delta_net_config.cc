@@ -2,17 +2,37 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <iterator>
 #include <optional>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/strip.h"
 
 namespace kvm {
 namespace {
 
-constexpr absl::string_view kCommonKeys[] = {
-    "allow_neg_eigval", "conv_bias", "conv_size", "expand_k", "expand_v", "token_shift_mode", "value_residual_mode",
+constexpr ConfigKey kKeys[] = {
+    {"gated_deltanet_allow_neg_eigval"},
+    {"gated_deltanet_conv_bias"},
+    {"gated_deltanet_conv_size"},
+    {"gated_deltanet_expand_k"},
+    {"gated_deltanet_expand_v"},
+    {"gated_deltanet_mode", ConfigKeyUse::kNoEffect},
+    {"gated_deltanet_norm_eps", ConfigKeyUse::kFixed, "[1e-5]"},
+    {"gated_deltanet_num_kv_heads"},
+    {"gated_deltanet_token_shift_mode"},
+    {"gated_deltanet_use_gate", ConfigKeyUse::kFixed, "[true, 1]"},
+    {"gated_deltanet_use_mamba_gate"},
+    {"gated_deltanet_use_short_conv", ConfigKeyUse::kFixed, "[true, 1]"},
+    {"gated_deltanet_value_residual_mode"},
+    {"kda_allow_neg_eigval"},
+    {"kda_conv_bias"},
+    {"kda_conv_size"},
+    {"kda_expand_k"},
+    {"kda_expand_v"},
+    {"kda_mode", ConfigKeyUse::kNoEffect},
+    {"kda_norm_eps", ConfigKeyUse::kFixed, "[1e-5]"},
+    {"kda_token_shift_mode"},
+    {"kda_use_short_conv", ConfigKeyUse::kFixed, "[true, 1]"},
+    {"kda_value_residual_mode"},
 };
 
 // int(width·expand/heads); 1 where there is no such size, which is then a problem.
@@ -61,10 +81,6 @@ GatedDeltaNetSpec ReadGatedDeltaNet(JsonFields* fields) {
 
 KimiDeltaSpec ReadKimiDelta(JsonFields* fields) { return ReadCommon<KimiDeltaSpec>("kda_", 1, 1, fields); }
 
-bool IsDeltaNetKey(absl::string_view key) {
-  if (key == "gated_deltanet_num_kv_heads" || key == "gated_deltanet_use_mamba_gate") return true;
-  if (!absl::ConsumePrefix(&key, "gated_deltanet_") && !absl::ConsumePrefix(&key, "kda_")) return false;
-  return std::find(std::begin(kCommonKeys), std::end(kCommonKeys), key) != std::end(kCommonKeys);
-}
+absl::Span<const ConfigKey> DeltaNetConfigKeys() { return kKeys; }
 
 }  // namespace kvm

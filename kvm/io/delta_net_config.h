@@ -10,9 +10,8 @@
 //   gated_deltanet_num_kv_heads: value heads are as many as heads: null or H;
 //   gated_deltanet_use_mamba_gate: the decay's form exp(−A·softplus(a + dt_bias)), the only one here: 1.
 
-#include <string>
-
-#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "kvm/io/config_key.h"
 #include "kvm/io/json_fields.h"
 #include "kvm/model/stack.pb.h"
 
@@ -22,8 +21,8 @@ namespace kvm {
 GatedDeltaNetSpec ReadGatedDeltaNet(JsonFields* fields);
 KimiDeltaSpec ReadKimiDelta(JsonFields* fields);
 
-// Whether a key is one of those above.
-bool IsDeltaNetKey(absl::string_view key);
+// Those above, and others of the library that these mixers come from: for config_keys.cc.
+absl::Span<const ConfigKey> DeltaNetConfigKeys();
 
 }  // namespace kvm
 

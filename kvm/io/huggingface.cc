@@ -2,12 +2,14 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <iterator>
 #include <optional>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "kvm/io/config_keys.h"
+#include "kvm/io/config_rope.h"
 #include "kvm/io/delta_net_config.h"
 #include "kvm/io/json_fields.h"
 #include "kvm/model/stack_problems.h"
@@ -20,73 +22,6 @@ namespace {
 constexpr char kMain[] = "main";
 constexpr char kAlt[] = "alt";
 constexpr int kMaxLayers = 4096;
-
-// The keys that the forward pass of some stack, not necessarily of this one, reads.
-constexpr const char* kKnownKeys[] = {
-    "alt_layer_every",
-    "alt_rope_partial_dim",
-    "alt_rope_theta",
-    "alt_share_v0",
-    "alt_token_mixer",
-    "chunk_len",
-    "d_head",
-    "d_qk_head",
-    "d_v_head",
-    "ffn_expansion",
-    "gptalpha_token_shift_mode",
-    "gptalpha_value_residual_mode",
-    "hidden_size",
-    "kvm_apply_merge_gate_to_appends",
-    "kvm_apply_merge_gate_to_initial_state",
-    "kvm_token_shift_mode",
-    "kvm_use_head_temps",
-    "kvm_use_merge_gate_keys",
-    "kvm_use_merge_gate_values",
-    "kvm_use_vlens",
-    "kvm_value_residual_mode",
-    "logit_softcap",
-    "model_type",
-    "n_bswa_chunks",
-    "n_max_d_chunks",
-    "num_attention_heads",
-    "num_hidden_layers",
-    "num_key_value_heads",
-    "ovq_chunk_size",
-    "ovq_max_centroids",
-    "ovq_normalize_centroids",
-    "ovq_token_shift_mode",
-    "ovq_use_counts_for_lr_only",
-    "ovq_use_delta_rule",
-    "ovq_use_min_state_size",
-    "ovq_value_residual_mode",
-    "residual_scale",
-    "rope_partial_dim",
-    "rope_table_dtype",
-    "rope_theta",
-    "sink_len",
-    "state_budget_mode",
-    "state_growth_exponent",
-    "state_growth_factor",
-    "state_min_len",
-    "state_round_down",
-    "state_saturation_n",
-    "swa_token_shift_mode",
-    "swa_value_residual_mode",
-    "swa_window_size",
-    "tie_word_embeddings",
-    "token_mixer",
-    "use_block_lambdas",
-    "use_skip_connections",
-    "use_tokenshift_att",
-    "use_tokenshift_ffn",
-    "use_value_residual",
-    "vocab_size",
-};
-
-bool IsKnownKey(const std::string& key) {
-  if (std::find(std::begin(kKnownKeys), std::end(kKnownKeys), key) != std::end(kKnownKeys)) return true;
-  return IsDeltaNetKey(key);
-}
 
 ValueResidual ReadValueResidual(const std::string& kind, JsonFields* fields) {
   if (!fields->Flag("use_value_residual", true)) return NONE;
@@ -127,7 +62,8 @@ ProjectionSpec ReadProjections(const std::string& kind, const std::string& rope,
   if (qk_dim.has_value()) spec.set_qk_head_dim(*qk_dim);
   if (v_dim.has_value()) spec.set_v_head_dim(*v_dim);
   spec.set_rotary_dim(fields->Whole(rope + "rope_partial_dim", 64));
-  spec.set_rotary_theta(fields->Number(rope + "rope_theta", 1e4));
+  constexpr double kTheta = 1e4;
+  spec.set_rotary_theta(rope.empty() ? ReadRopeTheta(kTheta, fields) : fields->Number(rope + "rope_theta", kTheta));
   spec.set_token_shift(ReadTokenShift(kind, fields));
   spec.set_value_residual(ReadValueResidual(kind, fields));
   return spec;
@@ -256,7 +192,7 @@ constexpr std::pair<absl::string_view, absl::string_view> kConfigKeys[] = {
 };
 
 // The key of config.json that a field of the spec came from.
-std::string ConfigKey(const StackSpec& spec, const std::string& path) {
+std::string KeyOf(const StackSpec& spec, const std::string& path) {
   const std::string whole = path.substr(0, path.find(' '));  // "qk_head_dim times num_heads"
   std::string key = whole.substr(whole.rfind('.') + 1);
   for (const auto& [field, config_key] : kConfigKeys) {
@@ -318,19 +254,24 @@ int32_t RankOf(const WeightSource& weights, const std::string& name) {
 absl::StatusOr<HuggingFaceConfig> ParseHuggingFaceConfig(absl::string_view json, const std::string& source) {
   ASSIGN_OR_RETURN(const nlohmann::json object, ParseJsonObject(json, source));
   JsonFields fields(object);
-  if (fields.Text("model_type", "") != "rwkv7backbone") fields.AddProblem("model_type", "\"rwkv7backbone\"");
+  const bool is_ours = fields.Text("model_type", "") == "rwkv7backbone";
+  if (!is_ours) fields.AddProblem("model_type", "\"rwkv7backbone\"");
   HuggingFaceConfig config;
   config.spec = ReadStack(&fields);
-  for (const StackProblem& problem : FindStackProblems(config.spec)) {
+  const std::vector<StackProblem> problems = FindStackProblems(config.spec);
+  for (const StackProblem& problem : problems) {
     // A mixer without kind is one whose name was refused.
     if (absl::EndsWith(problem.path, "]")) continue;
-    fields.AddProblem(ConfigKey(config.spec, problem.path), problem.got, problem.expected);
+    fields.AddProblem(KeyOf(config.spec, problem.path), problem.got, problem.expected);
   }
+  // Other models' keys mean what they mean there.
+  if (is_ours) CheckConfigKeys(object, problems.empty() ? &config.spec : nullptr, &fields);
   RETURN_IF_ERROR(fields.Check(source));
   for (const auto& [key, value] : object.items()) {
     config.fields[key] = value.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
-    if (!IsKnownKey(key)) config.unused[key] = config.fields[key];
   }
+  config.unused = UnusedConfigKeys(object);
+  config.notes = NotesOnUnknownKeys(object);
   return config;
 }
 

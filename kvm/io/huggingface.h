@@ -5,6 +5,7 @@
 
 #include <map>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
@@ -15,15 +16,17 @@ namespace kvm {
 
 struct HuggingFaceConfig {
   StackSpec spec;  // mixers "main" and "alt", as far as layers use them
-  // Keys that no part of the forward pass reads, with their JSON values: kept, and worth a remark to the user.
+  // Keys of which nothing is computed (config_keys.h), with their JSON values: kept.
   std::map<std::string, std::string> unused;
+  std::vector<std::string> notes;  // on keys that nothing knows: worth showing to the user
   // All keys of the file, with their JSON values: what FormatHuggingFaceConfig needs to write the same file again.
   std::map<std::string, std::string> fields;
 };
 
 // Parses config.json. Absent and null fields have the published defaults. InvalidArgument, naming `source` and every
 // field at fault, for text that is not JSON, unknown mixers or modes, wrong types, sizes that are zero, negative or do
-// not divide, contradictory schedules. The spec passes ValidateStack.
+// not divide, contradictory schedules, and keys that ask for arithmetic that is not offered, of which config_keys.h has
+// a table. The spec passes ValidateStack.
 absl::StatusOr<HuggingFaceConfig> ParseHuggingFaceConfig(absl::string_view json, const std::string& source);
 
 // The ranks of low-rank matrices stand in no config: takes them from the tensors' shapes where these exist.

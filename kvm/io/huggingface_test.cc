@@ -50,6 +50,7 @@ TEST(ParseHuggingFaceConfig, GoldenStacksHaveTheirWeights) {
     ++folders;
     const std::string folder = entry.path().string();
     HuggingFaceConfig config = ParseFile(folder + "/config.json");
+    EXPECT_THAT(config.notes, ::testing::IsEmpty());
     absl::StatusOr<std::unique_ptr<SafetensorsFile>> weights = SafetensorsFile::Open(folder + "/model.safetensors");
     ASSERT_TRUE(weights.ok()) << weights.status();
     AdoptRanks(**weights, &config.spec);

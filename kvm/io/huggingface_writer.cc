@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <iterator>
 #include <utility>
 #include <vector>
 
@@ -10,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "kvm/io/config_keys.h"
 #include "kvm/io/huggingface.h"
 #include "kvm/io/json_fields.h"
 #include "kvm/io/main_and_alt.h"
@@ -259,6 +261,9 @@ absl::StatusOr<std::string> FormatHuggingFaceConfig(const StackSpec& spec,
   ASSIGN_OR_RETURN(const Json settings, SettingsOf(spec));
   config["model_type"] = "rwkv7backbone";
   if (!config.contains("architectures")) config["architectures"] = {"RWKV7BackboneForCausalLM"};
+  for (auto field = config.begin(); field != config.end();) {
+    field = IsRestatement(field.key()) ? config.erase(field) : std::next(field);
+  }
   config.update(settings);
   RETURN_IF_ERROR(CheckReadsAs(config, spec));
   return ToText(config);

@@ -13,9 +13,10 @@ namespace kvm {
 
 // The text of a config.json that reads as `spec`; the names of its mixers become "main" and "alt", and ranks are left
 // to the tensors. `fields` are the keys and JSON values of the file that the spec came from, if any: all are kept, and
-// those that contradict the spec are replaced. InvalidArgument for a valid spec that the published form, one main mixer
-// and an alternative one in every n-th layer that share most settings, cannot express, with what stands in the way;
-// and for fields that are not JSON.
+// those that contradict the spec are replaced, in which case
+// keys that say the same in other words (config_keys.h) are left out. InvalidArgument for a valid spec that the
+// published form, one main mixer and an alternative one in every n-th layer that share most settings, cannot express,
+// with what stands in the way; and for fields that are not JSON.
 absl::StatusOr<std::string> FormatHuggingFaceConfig(const StackSpec& spec,
                                                     const std::map<std::string, std::string>& fields = {});
 

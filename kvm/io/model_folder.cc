@@ -40,16 +40,6 @@ bool IsFolder(const std::string& path) {
   return fs::is_directory(path, error);
 }
 
-// Keys of other models' configs that ask for arithmetic which is not offered.
-void NoteOtherArithmetic(const std::map<std::string, std::string>& unused, std::vector<std::string>* notes) {
-  for (const char* key : {"quantization_config", "rope_scaling"}) {
-    const auto found = unused.find(key);
-    if (found == unused.end() || found->second == "null") continue;
-    notes->push_back(absl::StrCat("config.json: ", key, " is ", found->second,
-                                  ", which nothing here reads: results may not be what its author computed"));
-  }
-}
-
 absl::StatusOr<std::unique_ptr<WeightSource>> OpenWeights(const std::string& folder, std::vector<std::string>* notes) {
   const std::string weights = InFolder(folder, kWeightsFile);
   if (NameExists(weights)) {
@@ -99,7 +89,7 @@ absl::StatusOr<ModelFolder> OpenModelFolder(const std::string& path) {
     folder.spec = std::move(parsed.spec);
     folder.config = std::move(parsed.fields);
     folder.unused_config = std::move(parsed.unused);
-    NoteOtherArithmetic(folder.unused_config, &folder.notes);
+    folder.notes = std::move(parsed.notes);
     ASSIGN_OR_RETURN(folder.weights, OpenWeights(resolved, &folder.notes));
     AdoptRanks(*folder.weights, &folder.spec);
     // There the flag speaks of files that lack a head.

@@ -22,8 +22,10 @@ namespace {
 // Columns of help text before the explanation.
 constexpr size_t kHelpIndent = 30;
 
-std::string RangeText(absl::string_view what, int64_t min, int64_t max) {
-  if (max == std::numeric_limits<int64_t>::max()) return absl::StrCat(what, " of at least ", min);
+// What was expected instead of `given`. A bound that nobody has in mind is named only to who went beyond it.
+std::string RangeText(absl::string_view what, int64_t min, int64_t max, absl::string_view given) {
+  const bool is_large = !given.empty() && std::all_of(given.begin(), given.end(), absl::ascii_isdigit);
+  if (max == std::numeric_limits<int64_t>::max() && !is_large) return absl::StrCat(what, " of at least ", min);
   return absl::StrCat(what, " from ", min, " to ", max);
 }
 
@@ -89,7 +91,7 @@ void FlagSet::Choice(const std::string& name, std::string* value, const std::vec
 
 void FlagSet::Int64(const std::string& name, int64_t* value, int64_t min, int64_t max, const std::string& help) {
   Add(name, "N", help, [value, min, max](const std::string& text) {
-    return ParseInRange(text, min, max, value) ? std::string() : RangeText("an integer", min, max);
+    return ParseInRange(text, min, max, value) ? std::string() : RangeText("an integer", min, max, text);
   }).default_text = absl::StrCat(*value);
 }
 
@@ -122,8 +124,9 @@ void FlagSet::Int64s(const std::string& name, std::vector<int64_t>* values, int6
     }
     for (absl::string_view part : absl::StrSplit(text, ',')) {
       int64_t number;
-      if (!ParseInRange(absl::StripAsciiWhitespace(part), min, max, &number)) {
-        return absl::StrCat(RangeText("integers", min, max), ", separated by commas");
+      part = absl::StripAsciiWhitespace(part);
+      if (!ParseInRange(part, min, max, &number)) {
+        return absl::StrCat(RangeText("integers", min, max, part), ", separated by commas");
       }
       numbers.push_back(number);
     }

@@ -5,6 +5,8 @@
 #include <cstddef>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 
@@ -20,6 +22,27 @@ std::string FormatBytes(int64_t bytes) {
     ++unit;
   }
   return absl::StrFormat("%.1f %s", value, kUnits[unit]);
+}
+
+std::optional<int64_t> ParseByteSize(absl::string_view text) {
+  struct Unit {
+    absl::string_view name;
+    int64_t bytes;
+  };
+  // Decimal units as Hugging Face's tools count, and binary ones.
+  constexpr Unit kUnits[] = {{"KiB", 1 << 10}, {"MiB", 1 << 20}, {"GiB", 1 << 30},
+                             {"KB", 1000},     {"MB", 1000000},  {"GB", 1000000000}};
+  constexpr int64_t kMost = int64_t{1} << 50;
+  int64_t unit_bytes = 1;
+  for (const Unit& unit : kUnits) {
+    if (!absl::EndsWithIgnoreCase(text, unit.name)) continue;
+    unit_bytes = unit.bytes;
+    text.remove_suffix(unit.name.size());
+    break;
+  }
+  int64_t count = 0;
+  if (!absl::SimpleAtoi(text, &count) || count < 1 || count > kMost / unit_bytes) return std::nullopt;
+  return count * unit_bytes;
 }
 
 std::string FormatCount(int64_t count) {

@@ -4,13 +4,20 @@
 // Numbers and tables as people read them.
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
+
+#include "absl/strings/string_view.h"
 
 namespace kvm {
 
 // "512 B", "1.5 KiB", "24.0 MiB", ...: three or four digits.
 std::string FormatBytes(int64_t bytes);
+
+// The number of bytes in a text as kByteSizes says; none in any other, and in "0".
+std::optional<int64_t> ParseByteSize(absl::string_view text);
+inline constexpr char kByteSizes[] = "bytes such as 5GB, 500MB or 2GiB, at least 1 and at most 1048576GiB";
 
 // "1,234,567".
 std::string FormatCount(int64_t count);

@@ -62,13 +62,33 @@ bool IsInFolder(const std::string& path, const std::string& folder) {
   return false;
 }
 
+absl::Status CheckNotOfStore(const std::string& out) {
+  const fs::path path = WithoutLinks(out);
+  const fs::path parent = path.parent_path();
+  const auto is_store = [](const fs::path& folder) {
+    std::error_code error;
+    return fs::is_regular_file(folder / "lock", error) && fs::is_directory(folder / "sessions", error) &&
+           fs::is_directory(folder / "snapshots", error);
+  };
+  fs::path store;
+  if (parent.filename() == "sessions" || parent.filename() == "snapshots") store = parent.parent_path();
+  if (path.filename() == "lock" || path.filename() == "pins") store = parent;
+  if (store.empty() || !is_store(store)) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat(out, " lies in the state store ", store.string(),
+                   ", whose files it alone writes; expected a path outside, or --store=", store.string(),
+                   " and the name of a session"));
+}
+
 absl::Status CheckIsNew(const std::string& out) {
+  RETURN_IF_ERROR(CheckNotOfStore(out));
   ASSIGN_OR_RETURN(const std::string target, ResolveOutputPath(out));
   if (!NameExists(target)) return absl::OkStatus();
   return absl::AlreadyExistsError(absl::StrCat(out, ": exists already; expected the name of a new file"));
 }
 
 absl::Status CheckIsNewOrSnapshot(const std::string& out) {
+  RETURN_IF_ERROR(CheckNotOfStore(out));
   ASSIGN_OR_RETURN(const std::string target, ResolveOutputPath(out));
   if (!NameExists(target)) return absl::OkStatus();
   ASSIGN_OR_RETURN(const MappedFile file, MappedFile::Open(out));

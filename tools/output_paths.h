@@ -22,8 +22,12 @@ absl::Status CheckNotOfModel(const FlagSet& flags, absl::string_view name, const
 // Whether a path lies in a folder, through links as well. The path need not exist.
 bool IsInFolder(const std::string& path, const std::string& folder);
 
-// OK unless there is something at `out`, which a broken link is not: AlreadyExists, or the errors of ResolveOutputPath
-// for what is no file.
+// OK unless `out` is, or would be, a file of a state store's folder, which are the store's alone: FailedPrecondition
+// that names it.
+absl::Status CheckNotOfStore(const std::string& out);
+
+// Errors of CheckNotOfStore; OK unless there is something at `out`, which a broken link is not: AlreadyExists, or the
+// errors of ResolveOutputPath for what is no file.
 absl::Status CheckIsNew(const std::string& out);
 
 // The same, but for a file that begins as a snapshot of a session does: that may be replaced.

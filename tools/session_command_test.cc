@@ -263,6 +263,16 @@ TEST_F(SessionCommandTest, LookingMakesNoStore) {
   EXPECT_FALSE(std::filesystem::exists(Path("store")));
 }
 
+TEST_F(SessionCommandTest, AStateWithNanIsNotSavedAndItsLayerIsNamed) {
+  const std::string model = Path("m.safetensors");
+  ASSERT_EQ(Run({"convert", Golden("kvm_sqrt"), model}), 0) << err_;
+  Poison(model, "transformer.h.1.attn.c_v.weight");
+  EXPECT_EQ(Session({"save", "doc", "--model=" + model, "--prompt-ids=1,2,3"}), 1);
+  EXPECT_THAT(err_,
+              AllOf(HasSubstr("doc.kvmstate: layer 1: state tensor layer.1.mixer."), HasSubstr(" is NaN or infinite")));
+  EXPECT_FALSE(std::filesystem::exists(Path("store")));
+}
+
 TEST_F(SessionCommandTest, CtrlCSavesNothing) {
   interrupted_ = true;
   EXPECT_EQ(SessionOf({"save", "doc", "--prompt-ids=" + Ids(1100)}), 130);

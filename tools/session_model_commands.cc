@@ -19,7 +19,6 @@
 #include "tools/flag_set.h"
 #include "tools/format.h"
 #include "tools/model_flags.h"
-#include "tools/note.h"
 #include "tools/output_paths.h"
 #include "tools/prompt_flags.h"
 #include "tools/snapshot_advice.h"
@@ -28,11 +27,6 @@
 
 namespace kvm {
 namespace {
-
-// Snapshots that are not kept cost later commands time; the session itself is not the worse for it.
-void NoteUnlessOk(const absl::Status& snapshots, Console& console) {
-  if (!snapshots.ok()) PrintNote(console, absl::StrCat("not all snapshots are kept: ", snapshots.message()));
-}
 
 struct SaveFlags {
   ModelFlags model;
@@ -77,14 +71,15 @@ absl::Status SavePrompt(const FlagSet& flags, const SaveFlags& values, Console& 
   ASSIGN_OR_RETURN(const std::unique_ptr<StateStore> store, OpenStore(values.store, loaded, console));
   ASSIGN_OR_RETURN(SessionLease lease, store->Create(values.name, prompt.tokens, 0));
   const int64_t reused = lease.session().state.position();
-  RETURN_IF_ERROR(
-      FeedLease(values.store, loaded, absl::MakeConstSpan(prompt.tokens).subspan(reused), lease, context, console));
+  const std::string why = WhyNothingWasReused(*store);
+  RETURN_IF_ERROR(FeedLease(values.store, loaded, absl::MakeConstSpan(prompt.tokens).subspan(reused), *store, lease,
+                            context, console));
   const int64_t bytes = lease.session().state.ByteSize();
   RETURN_IF_ERROR(lease.Release());
   RETURN_IF_ERROR(store->Save(values.name));
-  NoteUnlessOk(store->SaveSnapshots(), console);
   console.out << "saved " << values.name << ": " << FormatCounted(static_cast<int64_t>(prompt.tokens.size()), "token")
-              << ", " << FormatCount(reused) << " of them reused; state: " << FormatBytes(bytes) << "\n";
+              << ", " << FormatCount(reused) << " of them reused" << (why.empty() ? "" : absl::StrCat(" (", why, ")"))
+              << "; state: " << FormatBytes(bytes) << "\n";
   return absl::OkStatus();
 }
 
@@ -148,9 +143,8 @@ absl::Status RestorePosition(const FlagSet& flags, const RestoreFlags& values, c
   const absl::Span<const int32_t> tokens = absl::MakeConstSpan(file.tokens).first(values.position);
   ASSIGN_OR_RETURN(SessionLease lease, store->Create("", tokens, 0));
   const int64_t nearest = lease.session().state.position();
-  RETURN_IF_ERROR(FeedLease(values.store, loaded, tokens.subspan(nearest), lease, context, console));
+  RETURN_IF_ERROR(FeedLease(values.store, loaded, tokens.subspan(nearest), *store, lease, context, console));
   RETURN_IF_ERROR(WriteSnapshot(values.out, lease.session(), *loaded.identity));
-  NoteUnlessOk(store->SaveSnapshots(), console);
   console.out << values.out << ": " << values.name << " at position " << FormatCount(values.position) << ", "
               << (nearest == 0 ? "from the beginning" : absl::StrCat("from the snapshot at ", FormatCount(nearest)))
               << ", " << FormatCounted(values.position - nearest, "token") << " read again\n";

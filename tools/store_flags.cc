@@ -7,12 +7,14 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "kvm/io/atomic_file.h"
 #include "kvm/model/generator.h"
 #include "kvm/model/state_size.h"
 #include "kvm/nearest_name.h"
 #include "kvm/state/store_folder.h"
 #include "kvm/status_macros.h"
 #include "tools/command_status.h"
+#include "tools/format.h"
 #include "tools/machine.h"
 #include "tools/note.h"
 #include "tools/progress.h"
@@ -46,6 +48,10 @@ bool Has(const StateStore& store, const std::string& name) {
   return std::find(names.begin(), names.end(), name) != names.end();
 }
 
+std::string SessionPath(const StoreFlags& values, const std::string& name) {
+  return absl::StrCat(values.folder, "/sessions/", name, ".kvmstate");
+}
+
 // The file of this name that the store does not use; null: none.
 const SkippedFile* FindSkipped(const StateStore& store, const std::string& name) {
   for (const SkippedFile& file : store.skipped_files()) {
@@ -64,7 +70,7 @@ absl::StatusOr<SessionLease> LeaseToReplace(const StoreFlags& values, const std:
   if (!Has(store, name)) return store.Create(name, {}, 0);
   absl::StatusOr<SessionLease> lease = store.Lease(name, 0);
   if (!absl::IsInvalidArgument(lease.status())) return lease;
-  ASSIGN_OR_RETURN(const std::string aside, MoveAside(absl::StrCat(values.folder, "/sessions/", name, ".kvmstate")));
+  ASSIGN_OR_RETURN(const std::string aside, MoveAside(SessionPath(values, name)));
   NoteDamaged(lease.status(), aside, console);
   RETURN_IF_ERROR(store.Drop(name));
   return store.Create(name, {}, 0);
@@ -81,9 +87,15 @@ void DefineStoreFlags(FlagSet& flags, StoreFlags* values) {
   DefineStoreFlag(flags, &values->folder);
   flags.Int64("store-snapshots", &values->snapshots, 0, 1024,
               "snapshots to keep from a position to its double: a power of two, or 0 for none");
+  flags.String("store-bytes", &values->bytes, "BYTES",
+               "the most that snapshots take on disk, 10GB, 500MB, ...: the oldest go, sessions never do");
+  flags.ReadFromEnvironment("store-bytes", "KVM_STORE_BYTES");
 }
 
 absl::Status CheckStoreFlags(const FlagSet& flags, const StoreFlags& values) {
+  if (!ParseByteSize(values.bytes).has_value()) {
+    return flags.Wrong(absl::StrCat(flags.Source("store-bytes"), "=", values.bytes, ": expected ", kByteSizes));
+  }
   if ((values.snapshots & (values.snapshots - 1)) == 0) return absl::OkStatus();
   return flags.Wrong(absl::StrCat("--store-snapshots=", values.snapshots, ": expected a power of two, or 0 for none"));
 }
@@ -93,6 +105,7 @@ absl::StatusOr<std::unique_ptr<StateStore>> OpenStore(const StoreFlags& values, 
   StateStoreOptions options;
   options.folder = values.folder;
   options.memory_budget = MemoryBudget();
+  options.snapshot_budget = ParseByteSize(values.bytes).value_or(0);
   options.retention = RetentionOf(values);
   StoreModel about;
   const LanguageModel* const model = loaded.model.get();
@@ -121,13 +134,22 @@ absl::Status CheckStored(const StateStore& store, const std::string& name, const
                                           DidYouMean(name, NamesIn(store), ""), " (kvm session list)"));
 }
 
-absl::Status CheckCanSaveAs(const StateStore& store, const std::string& name) {
+absl::Status CheckCanSaveAs(const StoreFlags& values, const StateStore& store, const std::string& name) {
   RETURN_IF_ERROR(CheckSessionName(name));
   const SkippedFile* skipped = FindSkipped(store, name);
-  if (skipped == nullptr || !skipped->moved_to.empty()) return absl::OkStatus();
+  if (skipped == nullptr || !skipped->moved_to.empty()) return AtomicFile::Create(SessionPath(values, name)).status();
   return absl::Status(skipped->why.code(),
                       absl::StrCat(skipped->why.message(), "; to save under this name all the same, ",
                                    "first kvm session drop ", name));
+}
+
+std::string WhyNothingWasReused(const StateStore& store) {
+  const StateStoreStats stats = store.Stats();
+  if (stats.nothing_stored > 0) return "nothing is stored yet of this model with these options";
+  if (stats.unreadable > 0) return "what is stored of it cannot be read";
+  if (stats.evicted > 0) return "what was stored of it had to go";
+  if (stats.shorter_than_chunk + stats.first_tokens_differ > 0) return "nothing that is stored is a beginning of it";
+  return "";
 }
 
 absl::Status OfferAtBoundary(const StoreFlags& values, SessionLease& lease) {
@@ -135,24 +157,46 @@ absl::Status OfferAtBoundary(const StoreFlags& values, SessionLease& lease) {
   return lease.Offer();
 }
 
+absl::Status KeepEnd(const StoreFlags& values, SessionLease& lease) {
+  return values.snapshots == 0 ? absl::OkStatus() : lease.Keep();
+}
+
+void SaveSnapshots(StateStore& store, absl::Status offered, Console& console) {
+  offered.Update(store.SaveSnapshots());
+  if (offered.ok()) return;
+  const bool by_flag = absl::StrContains(offered.message(), "snapshot budget");
+  PrintNote(console, absl::StrCat("not all snapshots are kept: ", offered.message(),
+                                  by_flag ? "; --store-bytes says how many there may be" : ""));
+}
+
+void NoteKept(const StoreFlags& values, int64_t tokens, Console& console) {
+  if (values.snapshots == 0 || tokens == 0) return;
+  PrintNote(console, absl::StrCat("the first ", FormatCounted(tokens, "token"),
+                                  " of the prompt are kept; the same command goes on from there"));
+}
+
 absl::Status FeedLease(const StoreFlags& values, const LoadedModel& loaded, absl::Span<const int32_t> tokens,
-                       SessionLease& lease, ExecutionContext& context, Console& console) {
+                       StateStore& store, SessionLease& lease, ExecutionContext& context, Console& console) {
   if (tokens.empty()) return absl::OkStatus();
-  Progress progress(console, "prompt", "tokens", static_cast<int64_t>(tokens.size()));
-  GeneratorOptions options;
-  options.max_tokens = 0;
-  absl::Status offered;
-  options.on_prompt = [&](int64_t done) {
-    progress.Update(done);
-    offered.Update(OfferAtBoundary(values, lease));
-    return !console.interrupted();
-  };
-  const absl::Status fed =
-      Generate(*loaded.model, lease.session(), tokens, options, context, [](int32_t) { return true; }).status();
+  absl::Status offered, fed;
+  {
+    Progress progress(console, "prompt", "tokens", static_cast<int64_t>(tokens.size()));
+    GeneratorOptions options;
+    options.max_tokens = 0;
+    options.on_prompt = [&](int64_t done) {
+      progress.Update(done);
+      offered.Update(OfferAtBoundary(values, lease));
+      return !console.interrupted();
+    };
+    fed = Generate(*loaded.model, lease.session(), tokens, options, context, [](int32_t) { return true; }).status();
+  }
   lease.session().sampler.reset();  // nothing was drawn
-  if (console.interrupted()) return Interrupted();
-  RETURN_IF_ERROR(fed);
-  return offered;
+  const bool interrupted = console.interrupted();
+  if (interrupted) offered.Update(KeepEnd(values, lease));
+  SaveSnapshots(store, offered, console);
+  if (!interrupted) return fed;
+  NoteKept(values, lease.session().state.position(), console);
+  return Interrupted();
 }
 
 absl::Status SaveAs(const StoreFlags& values, const std::string& name, const Session& session, StateStore& store,

@@ -45,11 +45,14 @@ absl::StatusOr<WorkingSession> OpenWorkingSession(const SessionFlags& values, co
     return working;
   }
   ASSIGN_OR_RETURN(working.store, OpenStore(values.store, loaded, console));
-  if (!values.save_session.empty()) RETURN_IF_ERROR(CheckCanSaveAs(*working.store, values.save_session));
+  if (!values.save_session.empty()) {
+    RETURN_IF_ERROR(CheckCanSaveAs(values.store, *working.store, values.save_session));
+  }
   if (values.session.empty()) {
     ASSIGN_OR_RETURN(working.lease, working.store->Create("", prompt, 0));
     working.reuses = true;
     working.reused = working.session().state.position();
+    working.why_nothing = WhyNothingWasReused(*working.store);
     return working;
   }
   ASSIGN_OR_RETURN(Session copy, CopyOfStored(*working.store, values.session, *loaded.identity));

@@ -41,6 +41,7 @@ struct WorkingSession {
   int64_t continued = 0;              // tokens of --session
   bool reuses = false;                // whether stored beginnings of the prompt were looked for
   int64_t reused = 0;                 // tokens of the prompt that were stored
+  std::string why_nothing;            // was reused; "" when something was
 
   Session& session() { return lease.has_value() ? lease->session() : own; }
 };

@@ -8,28 +8,28 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
+#include "kvm/base/status_macros.h"
 #include "kvm/io/model_file.h"
 #include "kvm/io/model_writer.h"
-#include "kvm/io/open_tokenizer.h"
+#include "kvm/io/tokenizer/tokenizer.h"
 #include "kvm/kernels/tensor.h"
 #include "kvm/kernels/thread_pool.h"
-#include "kvm/model/graft.h"
-#include "kvm/model/initializer.h"
-#include "kvm/model/parameters.h"
-#include "kvm/model/stack_spec.h"
-#include "kvm/status_macros.h"
-#include "tools/command_status.h"
-#include "tools/dtype_flag.h"
-#include "tools/flag_set.h"
-#include "tools/format.h"
-#include "tools/graft_flags.h"
-#include "tools/machine.h"
-#include "tools/model_flags.h"
-#include "tools/output_paths.h"
-#include "tools/stack_flags.h"
-#include "tools/stack_report.h"
-#include "tools/state_report.h"
-#include "tools/tokenizer_flags.h"
+#include "kvm/model/stack/stack_spec.h"
+#include "kvm/model/weights/graft.h"
+#include "kvm/model/weights/initializer.h"
+#include "kvm/model/weights/parameters.h"
+#include "tools/cli/command_status.h"
+#include "tools/cli/flag_set.h"
+#include "tools/cli/format.h"
+#include "tools/cli/machine.h"
+#include "tools/cli/output_paths.h"
+#include "tools/flags/dtype_flag.h"
+#include "tools/flags/graft_flags.h"
+#include "tools/flags/model_flags.h"
+#include "tools/flags/stack_flags.h"
+#include "tools/flags/tokenizer_flags.h"
+#include "tools/report/stack_report.h"
+#include "tools/report/state_report.h"
 
 namespace kvm {
 namespace {
@@ -74,7 +74,7 @@ absl::Status CheckFree(const std::string& folder) {
 absl::Status CheckTokenizer(const std::string& path, const StackSpec& spec, Console& console) {
   if (path.empty()) return absl::OkStatus();
   const AbandonableStep opening(console);
-  ASSIGN_OR_RETURN(const std::unique_ptr<Tokenizer> tokenizer, OpenTokenizer(path));
+  ASSIGN_OR_RETURN(const std::unique_ptr<Tokenizer> tokenizer, OpenTokenizerWithNotes(path, console));
   if (tokenizer->vocab_size() <= spec.vocab_size()) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat(path, ": ", tokenizer->vocab_size(),
                                                  " tokens, and the stack's vocabulary has ", spec.vocab_size(),

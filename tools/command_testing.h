@@ -1,6 +1,9 @@
 #ifndef KVM_TOOLS_COMMAND_TESTING_H_
 #define KVM_TOOLS_COMMAND_TESTING_H_
 
+#include <cmath>
+#include <cstdint>
+#include <cstring>
 #include <fstream>
 #include <iterator>
 #include <memory>
@@ -10,11 +13,11 @@
 #include <vector>
 
 #include "gtest/gtest.h"
-#include "kvm/io/safetensors.h"
+#include "kvm/io/tensors/safetensors.h"
 #include "kvm/kernels/tensor.h"
 #include "tools/all_commands.h"
-#include "tools/command.h"
-#include "tools/console.h"
+#include "tools/cli/command.h"
+#include "tools/cli/console.h"
 
 namespace kvm {
 
@@ -54,6 +57,18 @@ class CommandFixture : public ::testing::Test {
   }
 
   static bool Exists(const std::string& path) { return std::ifstream(path).good(); }
+
+  // Makes the first element of an F32 tensor in a safetensors file NaN: of the first one whose name has this part.
+  static void Poison(const std::string& path, const std::string& part) {
+    std::string file = ReadAll(path);
+    const size_t name = file.find(part), begin = file.find("\"data_offsets\":[", name) + 16;
+    ASSERT_TRUE(name != std::string::npos && begin > name) << part;
+    uint64_t header;
+    std::memcpy(&header, file.data(), sizeof(header));
+    const float nan = std::nanf("");
+    std::memcpy(&file[8 + header + std::stoull(file.substr(begin))], &nan, sizeof(nan));
+    WriteAll(path, file);
+  }
 
   static void WriteTensor(const std::string& path, const std::string& name, const Tensor& tensor) {
     ASSERT_TRUE(WriteSafetensors(path, {{name, tensor.view()}}).ok());

@@ -7,18 +7,18 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/match.h"
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "kvm/base/status_macros.h"
 #include "kvm/io/model_file.h"
 #include "kvm/io/model_writer.h"
-#include "kvm/status_macros.h"
-#include "tools/dtype_flag.h"
-#include "tools/flag_set.h"
-#include "tools/model_flags.h"
-#include "tools/output_paths.h"
-#include "tools/tensor_report.h"
-#include "tools/tokenizer_flags.h"
+#include "tools/cli/flag_set.h"
+#include "tools/cli/format.h"
+#include "tools/cli/output_paths.h"
+#include "tools/flags/dtype_flag.h"
+#include "tools/flags/model_flags.h"
+#include "tools/flags/tokenizer_flags.h"
+#include "tools/report/tensor_report.h"
 
 namespace kvm {
 namespace {
@@ -28,27 +28,6 @@ struct ConvertFlags {
   std::string shard_size = "5GB";
   std::string to;
 };
-
-// "5GB", "500MB", "2GiB", "1000": decimal units as Hugging Face's tools count, and binary ones.
-std::optional<int64_t> ParseByteSize(absl::string_view text) {
-  struct Unit {
-    absl::string_view name;
-    int64_t bytes;
-  };
-  constexpr Unit kUnits[] = {{"KiB", 1 << 10}, {"MiB", 1 << 20}, {"GiB", 1 << 30},
-                             {"KB", 1000},     {"MB", 1000000},  {"GB", 1000000000}};
-  constexpr int64_t kMost = int64_t{1} << 50;
-  int64_t unit_bytes = 1;
-  for (const Unit& unit : kUnits) {
-    if (!absl::EndsWithIgnoreCase(text, unit.name)) continue;
-    unit_bytes = unit.bytes;
-    text.remove_suffix(unit.name.size());
-    break;
-  }
-  int64_t count = 0;
-  if (!absl::SimpleAtoi(text, &count) || count < 1 || count > kMost / unit_bytes) return std::nullopt;
-  return count * unit_bytes;
-}
 
 // The form that a name asks for.
 std::string FormOf(const std::string& out) {
@@ -87,7 +66,7 @@ absl::Status RunConvert(absl::Span<const std::string> args, Console& console) {
   const std::string& out = positionals[1];
   const std::optional<int64_t> shard_bytes = ParseByteSize(values.shard_size);
   if (!shard_bytes.has_value()) {
-    return flags.Wrong(absl::StrCat("--shard-size=", values.shard_size, ": expected bytes such as 5GB, 500MB or 2GiB"));
+    return flags.Wrong(absl::StrCat("--shard-size=", values.shard_size, ": expected ", kByteSizes));
   }
   ASSIGN_OR_RETURN(const OpenedModel opened, OpenModelWithNotes(positionals[0], console));
   RETURN_IF_ERROR(CheckOutsideModel(out, opened.model.path));

@@ -12,22 +12,21 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
-#include "kvm/io/tokenizer.h"
+#include "kvm/base/status_macros.h"
+#include "kvm/io/tokenizer/tokenizer.h"
 #include "kvm/model/generator.h"
-#include "kvm/state/session.h"
-#include "kvm/status_macros.h"
-#include "tools/command_status.h"
-#include "tools/flag_set.h"
-#include "tools/format.h"
-#include "tools/model_flags.h"
-#include "tools/note.h"
-#include "tools/output_paths.h"
-#include "tools/progress.h"
-#include "tools/prompt_flags.h"
-#include "tools/state_fits.h"
+#include "kvm/state/snapshot/session.h"
+#include "tools/cli/command_status.h"
+#include "tools/cli/flag_set.h"
+#include "tools/cli/format.h"
+#include "tools/cli/output_paths.h"
+#include "tools/cli/progress.h"
+#include "tools/flags/model_flags.h"
+#include "tools/flags/prompt_flags.h"
+#include "tools/flags/state_fits.h"
+#include "tools/flags/store_flags.h"
+#include "tools/session/working_session.h"
 #include "tools/stop_filter.h"
-#include "tools/store_flags.h"
-#include "tools/working_session.h"
 
 namespace kvm {
 namespace {
@@ -150,7 +149,10 @@ void PrintSummary(const GeneratorStats& stats, double seconds_to_first, WorkingS
   };
   if (working.continued > 0) console.err << "session: " << FormatCount(working.continued) << " tokens; ";
   console.err << "prompt: " << FormatCount(working.reused + stats.prompt_tokens) << " tokens, ";
-  if (working.reuses) console.err << FormatCount(working.reused) << " of them reused, ";
+  if (working.reuses) {
+    console.err << FormatCount(working.reused) << " of them reused"
+                << (working.why_nothing.empty() ? "" : absl::StrCat(" (", working.why_nothing, ")")) << ", ";
+  }
   console.err << rate(stats.prompt_tokens, stats.prompt_seconds) << " tokens/s; ";
   if (stats.generated_tokens > 0) console.err << "first token after " << FormatSeconds(seconds_to_first) << "; ";
   const SequenceState& sequence = working.session().state;
@@ -180,8 +182,14 @@ absl::Status GenerateAndSave(const FlagSet& flags, GenerateFlags& values, const 
   Progress progress(console, "prompt", "tokens", static_cast<int64_t>(rest.size()));
   values.options.on_prompt = [&](int64_t done) {
     progress.Update(done);
-    offer();
-    return !console.interrupted();
+    const bool interrupted = console.interrupted();
+    // Where the same prompt is whole, and the next turn begins; or, after Ctrl-C, where the same command goes on.
+    if (working.reuses && (interrupted || done == static_cast<int64_t>(rest.size()))) {
+      offered.Update(KeepEnd(values.session.store, *working.lease));
+    } else {
+      offer();
+    }
+    return !interrupted;
   };
   TokenPrinter printer(prompt.prints_ids ? nullptr : prompt.tokenizer.get(), values.stops, console);
   const auto on_token = [&](int32_t token) {
@@ -196,11 +204,18 @@ absl::Status GenerateAndSave(const FlagSet& flags, GenerateFlags& values, const 
       Generate(*loaded.model, working.session(), rest, values.options, context, on_token);
   if (stats.ok() || printer.any()) printer.Finish();
   // A session is worth keeping when it has all of the prompt.
-  if (stats.ok()) RETURN_IF_ERROR(SaveWorkingSession(values.session, loaded, working, console));
-  if (console.interrupted()) return Interrupted();
+  absl::Status saved;
+  if (stats.ok()) saved = SaveWorkingSession(values.session, loaded, working, console);
+  // Whatever became of the session, prompts may begin with what was read.
+  if (working.store != nullptr) SaveSnapshots(*working.store, offered, console);
+  RETURN_IF_ERROR(saved);
+  if (console.interrupted()) {
+    if (working.reuses && absl::IsCancelled(stats.status())) {
+      NoteKept(values.session.store, working.session().state.position(), console);
+    }
+    return Interrupted();
+  }
   RETURN_IF_ERROR(stats.status());
-  if (working.store != nullptr) offered.Update(working.store->SaveSnapshots());
-  if (!offered.ok()) PrintNote(console, absl::StrCat("not all snapshots are kept: ", offered.message()));
   PrintSummary(*stats, seconds_to_first, working, console);
   return absl::OkStatus();
 }

@@ -70,7 +70,9 @@ TEST_F(GenerateCommandTest, TheEnvironmentSetsCommonFlags) {
   EXPECT_EQ(out_, expected);
   ASSERT_EQ(setenv("KVM_SEED", "five", 1), 0);
   EXPECT_EQ(Run({"generate", "--prompt-ids=1,2,3"}), 2);
-  EXPECT_THAT(err_, HasSubstr("KVM_SEED=five: expected an integer from 0 to 9223372036854775807"));
+  EXPECT_THAT(err_, HasSubstr("KVM_SEED=five: expected an integer of at least 0"));
+  EXPECT_EQ(Run({"generate", "--seed=18446744073709551615"}), 2);
+  EXPECT_THAT(err_, HasSubstr("--seed=18446744073709551615: expected an integer from 0 to 9223372036854775807"));
   ASSERT_EQ(unsetenv("KVM_MODEL"), 0);
   ASSERT_EQ(unsetenv("KVM_SEED"), 0);
 }

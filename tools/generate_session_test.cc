@@ -1,14 +1,17 @@
 // Generating in parts, with sessions in files and in a store, is generating at once.
 
+#include <sys/stat.h>
 #include <unistd.h>
 
+#include <filesystem>
 #include <sstream>
 #include <string>
 #include <vector>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "kvm/state/store_folder.h"
+#include "kvm/state/store/store_folder.h"
+#include "nlohmann/json.hpp"
 #include "tools/command_testing.h"
 
 namespace kvm {
@@ -75,17 +78,87 @@ TEST_F(GenerateSessionTest, StoredBeginningsAreReusedAndChangeNothing) {
   ASSERT_EQ(Generate({store, "--prompt-ids=" + Ids(1100), "--max-tokens=1"}), 0) << err_;
   const std::vector<std::string> longer = {store, "--prompt-ids=" + Ids(1300), "--max-tokens=40", "--seed=3"};
   ASSERT_EQ(Generate(longer), 0) << err_;
-  EXPECT_THAT(err_, HasSubstr("prompt: 1,300 tokens, 1,024 of them reused, "));
+  EXPECT_THAT(err_, HasSubstr("prompt: 1,300 tokens, 1,100 of them reused, "));
   EXPECT_EQ(Line(), whole);
   ASSERT_EQ(Run({"session", "drop", "--snapshots", store}), 0) << err_;
-  EXPECT_THAT(out_, HasSubstr("dropped 2 snapshots, "));
+  EXPECT_THAT(out_, HasSubstr("dropped 4 snapshots, "));
   ASSERT_EQ(Generate(longer), 0) << err_;
-  EXPECT_THAT(err_, HasSubstr("prompt: 1,300 tokens, 0 of them reused, "));
+  EXPECT_THAT(err_, HasSubstr("prompt: 1,300 tokens, 0 of them reused (nothing is stored yet of this model with these "
+                              "options), "));
   EXPECT_EQ(Line(), whole);
   ASSERT_EQ(Run({"session", "drop", "--snapshots", store}), 0) << err_;
   ASSERT_EQ(Generate({store, "--prompt-ids=" + Ids(1300), "--max-tokens=1", "--store-snapshots=0"}), 0) << err_;
   ASSERT_EQ(Generate(longer), 0) << err_;
-  EXPECT_THAT(err_, HasSubstr(" 0 of them reused, "));
+  EXPECT_THAT(err_, HasSubstr(" 0 of them reused (nothing is stored yet"));
+}
+
+TEST_F(GenerateSessionTest, TheSamePromptIsHadWholeAndTheNextTurnBeginsAtItsEnd) {
+  const std::string whole = AtOnce("1,2,3"), store = "--store=" + Path("store");
+  const std::vector<std::string> again = {store, "--prompt-ids=1,2,3", "--max-tokens=40", "--seed=3"};
+  for (const char* const reused :
+       {"3 tokens, 0 of them reused (nothing is stored yet of this model with these options)",
+        "3 tokens, 3 of them reused, - tokens/s"}) {
+    ASSERT_EQ(Generate(again), 0) << err_;
+    EXPECT_THAT(err_, HasSubstr(reused));
+    EXPECT_EQ(Line(), whole);
+  }
+  ASSERT_EQ(Generate({store, "--prompt-ids=1,2,3,9,8", "--max-tokens=1"}), 0) << err_;
+  EXPECT_THAT(err_, HasSubstr("5 tokens, 3 of them reused, "));
+  ASSERT_EQ(Generate({store, "--prompt-ids=2,2,3", "--max-tokens=1"}), 0) << err_;
+  EXPECT_THAT(err_, HasSubstr("3 tokens, 0 of them reused (nothing that is stored is a beginning of it)"));
+  ASSERT_EQ(Run({"session", "save", "a", store, "--model=" + Golden("kvm_rwkv7_hybrid"), "--prompt-ids=9,9"}), 0);
+  EXPECT_THAT(out_, HasSubstr("2 tokens, 0 of them reused (nothing that is stored is a beginning of it); state: "));
+}
+
+TEST_F(GenerateSessionTest, SnapshotsStayWithinTheirBytes) {
+  const std::string store = "--store=" + Path("store");
+  for (int i = 1; i <= 12; ++i) {
+    ASSERT_EQ(Generate({store, "--prompt-ids=" + std::to_string(i), "--max-tokens=1", "--store-bytes=100KB"}), 0);
+    EXPECT_EQ(err_.find("not all snapshots"), std::string::npos) << err_;
+  }
+  ASSERT_EQ(Run({"session", "list", store, "--json"}), 0) << err_;
+  const nlohmann::json list = nlohmann::json::parse(out_);
+  EXPECT_LE(list["snapshot_bytes"], 100000);
+  EXPECT_GE(list["snapshots"], 2);
+  EXPECT_LT(list["snapshots"], 12);
+  ASSERT_EQ(Generate({store, "--prompt-ids=12", "--max-tokens=1"}), 0) << err_;
+  EXPECT_THAT(err_, HasSubstr("1 tokens, 1 of them reused"));
+  // A session is no snapshot, and what cannot be kept is said.
+  ASSERT_EQ(Generate({store, "--prompt-ids=1,1", "--max-tokens=1", "--store-bytes=10", "--save-session=talk"}), 0);
+  EXPECT_THAT(err_, AllOf(HasSubstr("saved talk: 3 tokens"), HasSubstr("note: not all snapshots are kept: "),
+                          HasSubstr("snapshot budget of 10 bytes"), HasSubstr("; --store-bytes says how many")));
+  for (const char* const bytes : {"0", "x", "-1", "2000000GiB"}) {
+    EXPECT_EQ(Generate({store, "--prompt-ids=1", std::string("--store-bytes=") + bytes}), 2);
+    EXPECT_THAT(err_, HasSubstr("expected bytes such as 5GB, 500MB or 2GiB, at least 1 and at most 1048576GiB"));
+  }
+}
+
+TEST_F(GenerateSessionTest, WhatCannotBeSavedIsSaidBeforeAnyWork) {
+  const std::string store = "--store=" + Path("store"), path = Path("store") + "/sessions/talk.kvmstate";
+  ASSERT_EQ(Generate({store, "--prompt-ids=1,2,3", "--max-tokens=1", "--save-session=talk"}), 0) << err_;
+  ASSERT_EQ(chmod(path.c_str(), 0400), 0);
+  EXPECT_EQ(Generate({store, "--prompt-ids=1,2,3", "--max-tokens=1", "--save-session=talk"}), 1);
+  EXPECT_THAT(err_, HasSubstr(path + ": the file that is there has no write permission"));
+  EXPECT_EQ(out_, "");
+  ASSERT_EQ(chmod(path.c_str(), 0600), 0);
+  ASSERT_EQ(Generate({store, "--prompt-ids=1,2,3", "--max-tokens=2", "--save-session=talk"}), 0) << err_;
+  struct stat info;
+  ASSERT_EQ(stat(path.c_str(), &info), 0);
+  EXPECT_EQ(info.st_mode & 0777, 0600u);
+}
+
+TEST_F(GenerateSessionTest, AStoresFilesAreWrittenByTheStoreAlone) {
+  const std::string store = Path("store"), session = store + "/sessions/talk.kvmstate";
+  ASSERT_EQ(Generate({"--store=" + store, "--prompt-ids=1,2,3", "--max-tokens=1", "--save-session=talk"}), 0) << err_;
+  const std::string before = ReadAll(session);
+  ASSERT_EQ(symlink(session.c_str(), Path("link").c_str()), 0);
+  for (const std::string& out : {session, store + "/sessions/new.kvmstate", store + "/snapshots/1-0.kvmstate",
+                                 store + "/lock", store + "/pins", Path("link")}) {
+    EXPECT_EQ(Generate({"--prompt-ids=1", "--save-session=" + out}), 1) << out;
+    EXPECT_THAT(err_, HasSubstr(out + " lies in the state store "));
+  }
+  EXPECT_EQ(ReadAll(session), before);
+  ASSERT_EQ(Generate({"--session=" + session, "--max-tokens=1", "--save-session=" + store + "/mine"}), 0) << err_;
 }
 
 TEST_F(GenerateSessionTest, APromptContinuesASession) {
@@ -324,6 +397,33 @@ TEST_F(GenerateSessionTest, CtrlCInThePromptSavesNothing) {
   interrupted_ = true;
   EXPECT_EQ(Generate({"--prompt-ids=1,2,3", "--save-session=" + Path("talk")}), 130);
   EXPECT_FALSE(Exists(Path("talk")));
+}
+
+TEST_F(GenerateSessionTest, CtrlCInThePromptKeepsWhatWasReadForTheNextTime) {
+  const std::string whole = AtOnce(Ids(1300)), store = "--store=" + Path("store");
+  const std::vector<std::string> args = {store, "--prompt-ids=" + Ids(1300), "--max-tokens=40", "--seed=3"};
+  // At the first question that comes when some of the prompt is in, however often is asked before.
+  const auto interrupt_until = [&](const std::vector<std::string>& command, const std::string& says) {
+    for (int at = 1; at < 100; ++at) {
+      interrupted_ = false;
+      interrupt_at_ = at;
+      ASSERT_EQ(Run(command), 130) << err_;
+      if (err_.find(says) != std::string::npos) break;
+      EXPECT_FALSE(std::filesystem::exists(Path("store") + "/snapshots")) << "nothing was kept of nothing";
+    }
+    EXPECT_THAT(err_, HasSubstr(says));
+    interrupt_at_ = 0;
+  };
+  std::vector<std::string> command = {"generate", "--model=" + Golden("kvm_rwkv7_hybrid")};
+  command.insert(command.end(), args.begin(), args.end());
+  interrupt_until(command, "note: the first 512 tokens of the prompt are kept; the same command goes on from there");
+  interrupted_ = true;
+  EXPECT_EQ(Run({"session", "save", "doc", store, "--model=" + Golden("kvm_rwkv7_hybrid"), "--prompt-ids=1,2"}), 130);
+  EXPECT_FALSE(Exists(Path("store") + "/sessions/doc.kvmstate"));
+  interrupted_ = false;
+  ASSERT_EQ(Generate(args), 0) << err_;
+  EXPECT_THAT(err_, HasSubstr("1,300 tokens, 512 of them reused"));
+  EXPECT_EQ(Line(), whole);
 }
 
 TEST_F(GenerateSessionTest, ProvenanceChangesNoTokenAndIsPartOfTheSession) {

@@ -1,6 +1,7 @@
 #include "tools/logits_command.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <cstring>
 #include <limits>
@@ -11,19 +12,20 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
-#include "kvm/io/atomic_file.h"
-#include "kvm/io/safetensors.h"
+#include "kvm/base/file/atomic_file.h"
+#include "kvm/base/status_macros.h"
+#include "kvm/io/tensors/safetensors.h"
 #include "kvm/model/language_model.h"
-#include "kvm/status_macros.h"
-#include "tools/command_status.h"
-#include "tools/flag_set.h"
-#include "tools/machine.h"
-#include "tools/model_flags.h"
-#include "tools/note.h"
-#include "tools/output_paths.h"
-#include "tools/progress.h"
-#include "tools/stacked_state.h"
-#include "tools/state_fits.h"
+#include "tools/cli/command_status.h"
+#include "tools/cli/flag_set.h"
+#include "tools/cli/format.h"
+#include "tools/cli/machine.h"
+#include "tools/cli/note.h"
+#include "tools/cli/output_paths.h"
+#include "tools/cli/progress.h"
+#include "tools/flags/model_flags.h"
+#include "tools/flags/state_fits.h"
+#include "tools/report/stacked_state.h"
 
 namespace kvm {
 namespace {
@@ -175,6 +177,19 @@ absl::Status Compute(const LanguageModel& model, const TokenBatch& batch, const 
   return absl::OkStatus();
 }
 
+// Numbers that are no answer are written as they are, since somebody may look for where they begin; but not in silence.
+void NoteNotFinite(const Results& results, const TokenBatch& batch, int64_t vocab, Console& console) {
+  const absl::Span<const float> logits = results.logits.floats();
+  const auto first = std::find_if(logits.begin(), logits.end(), [](float x) { return !std::isfinite(x); });
+  if (first == logits.end()) return;
+  const int64_t row = (first - logits.begin()) / vocab;
+  const auto count = std::count_if(first, logits.end(), [](float x) { return !std::isfinite(x); });
+  PrintNote(console,
+            absl::StrCat(FormatCount(count), " of ", FormatCounted(static_cast<int64_t>(logits.size()), "logit"),
+                         " are NaN or infinite, the first of them of sequence ", row / batch.length, " at position ",
+                         row % batch.length, "; the model's weights may be broken"));
+}
+
 absl::Status Write(const Results& results, const std::string& path) {
   std::vector<NamedTensorView> views = {{"logits", results.logits.view()}};
   for (size_t i = 0; i < results.hidden.size(); ++i) {
@@ -230,6 +245,7 @@ absl::Status RunLogits(absl::Span<const std::string> args, Console& console) {
   std::vector<SequenceState> sequences;
   for (int64_t b = 0; b < batch.num_sequences; ++b) sequences.push_back(model.NewSequence());
   RETURN_IF_ERROR(Compute(model, batch, pieces, context, console, &sequences, &results));
+  NoteNotFinite(results, batch, model.vocab_size(), console);
   RETURN_IF_ERROR(Write(results, out));
   if (!state_out.empty()) RETURN_IF_ERROR(WriteStackedState(sequences, state_out));
   return absl::OkStatus();

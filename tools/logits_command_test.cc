@@ -280,6 +280,20 @@ TEST_F(LogitsCommandTest, InterruptWhileWeightsAreDrawn) {
   EXPECT_FALSE(Exists(Path("out")));
 }
 
+TEST_F(LogitsCommandTest, LogitsThatAreNoNumbersAreWrittenAndSaid) {
+  const std::string model = Path("m.safetensors"), ids = Path("ids"), out = Path("out");
+  ASSERT_EQ(Run({"convert", Golden("kvm_sqrt"), model}), 0) << err_;
+  WriteTensor(ids, "input_ids", Tensor::FromInts({2, 3}, {1, 2, 3, 4, 5, 6}));
+  ASSERT_EQ(Run({"logits", "--model=" + model, "--ids=" + ids, "--out=" + out}), 0) << err_;
+  EXPECT_EQ(err_.find("note:"), std::string::npos) << err_;
+  Poison(model, "transformer.h.1.attn.c_v.weight");
+  ASSERT_EQ(Run({"logits", "--model=" + model, "--ids=" + ids, "--out=" + Path("nan")}), 0) << err_;
+  EXPECT_THAT(err_,
+              HasSubstr("note: 384 of 384 logits are NaN or infinite, the first of them of sequence 0 at position "
+                        "0; the model's weights may be broken"));
+  EXPECT_TRUE(Exists(Path("nan")));
+}
+
 TEST_F(LogitsCommandTest, InterruptLeavesNoFile) {
   interrupted_ = true;
   EXPECT_EQ(RunOn("kvm_sqrt", GoldenFile("kvm_sqrt"), Path("out")), 130);

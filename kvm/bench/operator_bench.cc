@@ -5,9 +5,9 @@
 #include <functional>
 #include <utility>
 
+#include "kvm/base/status_macros.h"
 #include "kvm/bench/cold_memory.h"
 #include "kvm/bench/interleave.h"
-#include "kvm/status_macros.h"
 
 namespace kvm {
 namespace {

@@ -6,18 +6,18 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
-#include "kvm/io/config_hint.h"
-#include "kvm/io/folder_files.h"
-#include "kvm/io/hub_cache.h"
-#include "kvm/io/huggingface.h"
-#include "kvm/io/mapped_file.h"
-#include "kvm/io/path_check.h"
-#include "kvm/io/safetensors.h"
-#include "kvm/io/sharded_weights.h"
+#include "kvm/base/file/folder_files.h"
+#include "kvm/base/file/mapped_file.h"
+#include "kvm/base/file/path_check.h"
+#include "kvm/base/status_macros.h"
+#include "kvm/io/huggingface/config_hint.h"
+#include "kvm/io/huggingface/hub_cache.h"
+#include "kvm/io/huggingface/huggingface.h"
 #include "kvm/io/stack_file.h"
-#include "kvm/io/tokenizer_files.h"
-#include "kvm/model/parameters.h"
-#include "kvm/status_macros.h"
+#include "kvm/io/tensors/safetensors.h"
+#include "kvm/io/tensors/sharded_weights.h"
+#include "kvm/io/tokenizer/tokenizer_files.h"
+#include "kvm/model/weights/parameters.h"
 
 namespace kvm {
 namespace {
@@ -38,16 +38,6 @@ bool Exists(const std::string& path) {
 bool IsFolder(const std::string& path) {
   std::error_code error;
   return fs::is_directory(path, error);
-}
-
-// Keys of other models' configs that ask for arithmetic which is not offered.
-void NoteOtherArithmetic(const std::map<std::string, std::string>& unused, std::vector<std::string>* notes) {
-  for (const char* key : {"quantization_config", "rope_scaling"}) {
-    const auto found = unused.find(key);
-    if (found == unused.end() || found->second == "null") continue;
-    notes->push_back(absl::StrCat("config.json: ", key, " is ", found->second,
-                                  ", which nothing here reads: results may not be what its author computed"));
-  }
 }
 
 absl::StatusOr<std::unique_ptr<WeightSource>> OpenWeights(const std::string& folder, std::vector<std::string>* notes) {
@@ -99,7 +89,7 @@ absl::StatusOr<ModelFolder> OpenModelFolder(const std::string& path) {
     folder.spec = std::move(parsed.spec);
     folder.config = std::move(parsed.fields);
     folder.unused_config = std::move(parsed.unused);
-    NoteOtherArithmetic(folder.unused_config, &folder.notes);
+    folder.notes = std::move(parsed.notes);
     ASSIGN_OR_RETURN(folder.weights, OpenWeights(resolved, &folder.notes));
     AdoptRanks(*folder.weights, &folder.spec);
     // There the flag speaks of files that lack a head.

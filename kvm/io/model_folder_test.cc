@@ -9,15 +9,15 @@
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "kvm/io/atomic_file.h"
-#include "kvm/io/cast.h"
-#include "kvm/io/mapped_file.h"
+#include "kvm/base/file/atomic_file.h"
+#include "kvm/base/file/mapped_file.h"
 #include "kvm/io/model_writer.h"
-#include "kvm/io/safetensors.h"
+#include "kvm/io/tensors/cast.h"
+#include "kvm/io/tensors/safetensors.h"
 #include "kvm/kernels/tensor.h"
 #include "kvm/kernels/thread_pool.h"
-#include "kvm/model/initializer.h"
-#include "kvm/model/stack_spec.h"
+#include "kvm/model/stack/stack_spec.h"
+#include "kvm/model/weights/initializer.h"
 
 namespace kvm {
 namespace {
@@ -323,19 +323,29 @@ TEST_F(ModelFolderTest, PointsAtKeysThatTensorsDoNotFit) {
               ::testing::EndsWith(": extra.{0..2999}.weight: unexpected, this stack has no such tensor"));
 }
 
-// Arithmetic that other models' configs ask for: said, and no reason to refuse a folder.
-TEST_F(ModelFolderTest, ConfigsThatAskForOtherArithmeticAreNoted) {
+// No key passes in silence: other arithmetic is refused, and what nothing knows is said.
+TEST_F(ModelFolderTest, EveryKeyOfAConfigHasAnAnswer) {
   CopyGolden("m");
   const std::string config = *ReadFile(Path("m/config.json"));
-  const auto notes_with = [&](const std::string& field) {
+  const auto write_with = [&](const std::string& field) {
     Write("m/config.json", absl::StrCat("{", field, ", ", config.substr(config.find('{') + 1)));
+  };
+  write_with(R"("rope_scaling": {"factor": 4}, "quantization_config": {"bits": 4}, "hidden_act": "silu")");
+  const std::string error = OpenError(Path("m"), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(error, HasSubstr("rope_scaling.factor: got 4, expected 1: no scaling is supported"));
+  EXPECT_THAT(error,
+              HasSubstr("quantization_config: got {\"bits\":4}, expected null or {}: nothing else is supported"));
+  EXPECT_THAT(error, HasSubstr("hidden_act: got \"silu\", expected null or \"relu2\""));
+  const auto notes_with = [&](const std::string& field) {
+    write_with(field);
     const absl::StatusOr<ModelFolder> folder = OpenModelFolder(Path("m"));
     return folder.ok() ? folder->notes : std::vector<std::string>{folder.status().ToString()};
   };
-  EXPECT_THAT(notes_with(R"("rope_scaling": {"factor": 4})"),
-              ::testing::ElementsAre(HasSubstr("rope_scaling is {\"factor\":4}, which nothing here reads")));
-  EXPECT_THAT(notes_with(R"("quantization_config": {"bits": 4})"), ::testing::ElementsAre(HasSubstr("{\"bits\":4}")));
-  EXPECT_THAT(notes_with(R"("rope_scaling": null)"), ::testing::IsEmpty());
+  EXPECT_THAT(notes_with(R"("rope_scaling": null, "quantization_config": null, "torch_dtype_": null)"),
+              ::testing::ElementsAre("config.json: nothing reads torch_dtype_"));
+  EXPECT_THAT(notes_with(R"("logit_softcapp": 30)"),
+              ::testing::ElementsAre("config.json: nothing reads logit_softcapp; did you mean logit_softcap?"));
+  EXPECT_THAT(notes_with(R"("transformers_version": "5.0.0")"), ::testing::IsEmpty());
 }
 
 // The index alone says what there is: tensors of shards that it does not name, even twice, and other files are not

@@ -99,13 +99,26 @@ def make_config():
         fields = json.loads((TESTING / "golden" / golden / "config.json").read_text())
         put("huggingface_config", golden, json.dumps(fields, separators=(",", ":")))
     put("huggingface_config", "defaults", '{"model_type":"rwkv7backbone"}')
+    rope = {"rope_type": "default", "rope_theta": 500000.0, "partial_rotary_factor": 0.5, "factor": None}
+    ours = {"model_type": "rwkv7backbone", "token_mixer": "kvm"}
+    put("huggingface_config", "other_names", json.dumps(
+        {**ours, "rope_parameters": rope, "rope_scaling": None, "head_dim": 128, "intermediate_size": 3072,
+         "sliding_window": 4096, "use_sliding_window": False, "hidden_act": "relu2", "norm_eps": 1e-5}))
+    put("huggingface_config", "other_arithmetic", json.dumps(
+        {**ours, "rope_scaling": {"type": "yarn", "factor": 4}, "hidden_act": "silu", "quantization_config": {"bits": 4},
+         "layer_norm_eps": 1e-6, "head_dim": 64, "layer_types": ["full_attention"]}))
+    put("huggingface_config", "unknown", json.dumps({**ours, "rope_tetha": 1, "kvm_use_vlens_": 0, "x": {"y": []}}))
     deep = {"model_type": "rwkv7backbone", "num_hidden_layers": 4096, "alt_layer_every": 2}
     put("huggingface_config", "deep", json.dumps(deep, separators=(",", ":")))
 
 
 def make_tokenizers():
-    for kind in ("gpt2", "llama", "qwen", "steps"):
-        fields = json.loads((TESTING / "data/tokenizers" / f"{kind}.json").read_text())
+    for kind in ("gpt2", "llama", "qwen", "steps", "lengths"):
+        source = "gpt2" if kind == "lengths" else kind
+        fields = json.loads((TESTING / "data/tokenizers" / f"{source}.json").read_text())
+        if kind == "lengths":
+            fields["truncation"] = {"max_length": 2, "strategy": "LongestFirst"}
+            fields["padding"] = {"strategy": {"Fixed": 8}, "pad_id": 0}
         # A few tokens say as much to a fuzzer as all do.
         vocabulary = dict(list(fields["model"]["vocab"].items())[:40])
         fields["model"]["vocab"] = vocabulary
@@ -274,7 +287,7 @@ def make_stack():
     put("stack_spec", "mixers", SPEC % "true")
     put("stack_spec", "plain", PLAIN_SPEC)
     put("stack_spec", "bad", 'width: -1 vocab_size: 0x7fffffff layers: "none" # comment\nmixers { name: "none" }')
-    shutil.copy(TESTING.parent / "tools/demo_stack.textproto", CORPUS / "stack_spec/demo")
+    shutil.copy(TESTING.parent / "tools/demo/demo_stack.textproto", CORPUS / "stack_spec/demo")
 
 
 def main():

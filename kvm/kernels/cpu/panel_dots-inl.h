@@ -16,7 +16,7 @@
 #include "hwy/cache_control.h"
 #include "hwy/highway.h"
 #include "kvm/kernels/aligned_buffer.h"
-#include "kvm/kernels/cpu/float_vectors-inl.h"
+#include "kvm/kernels/cpu/vectors/float_vectors-inl.h"
 #include "kvm/kernels/key_value.h"
 #include "kvm/kernels/matrix_view.h"
 

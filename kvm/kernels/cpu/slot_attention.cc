@@ -37,8 +37,8 @@
 // After foreach_target:
 #include "hwy/contrib/math/math-inl.h"
 #include "hwy/highway.h"
-#include "kvm/kernels/cpu/keep_nan-inl.h"
 #include "kvm/kernels/cpu/panel_dots-inl.h"
+#include "kvm/kernels/cpu/vectors/keep_nan-inl.h"
 #include "kvm/kernels/cpu/weighted_values-inl.h"
 
 // Once, for all instruction sets.

@@ -15,8 +15,8 @@
 #include "hwy/cache_control.h"
 #include "hwy/highway.h"
 #include "kvm/kernels/aligned_buffer.h"
-#include "kvm/kernels/cpu/float_vectors-inl.h"
 #include "kvm/kernels/cpu/key_range.h"
+#include "kvm/kernels/cpu/vectors/float_vectors-inl.h"
 #include "kvm/kernels/matrix_view.h"
 
 HWY_BEFORE_NAMESPACE();

@@ -14,16 +14,20 @@
 namespace kvm {
 namespace {
 
-// Another process may take the core or the memory away for most of a sample: rates are taken in turn, and the best of
-// each is what is looked at.
-constexpr int kSamples = 9;
+// Other processes may take the core or the memory away for most of a sample. So samples are taken in turn, and the best
+// of each kind are compared; until they say what is expected, as more samples only bring the best nearer to what a
+// machine can do. What no machine does stays out of reach.
+constexpr int kMinSamples = 3;
+constexpr int kMaxSamples = 100;
 
+// The ratio of the best rates, sampled until it lies between `low` and `high`.
 template <typename SampleA, typename SampleB>
-double RatioOfBest(SampleA sample_a, SampleB sample_b) {
+double RatioOfBest(double low, double high, SampleA sample_a, SampleB sample_b) {
   double a = 0, b = 0;
-  for (int i = 0; i < kSamples; ++i) {
+  for (int i = 0; i < kMaxSamples; ++i) {
     a = std::max<double>(a, sample_a());
     b = std::max<double>(b, sample_b());
+    if (i + 1 >= kMinSamples && a > low * b && a < high * b) break;
   }
   return a / b;
 }
@@ -48,7 +52,8 @@ double SampleRateOfOneChain() {
 // several times over or run in one chain falls out of this.
 TEST(MachineCeilingsTest, MultiplyAddRateIsManyTimesThatOfOneChain) {
   ThreadPool pool(1);
-  const double times = RatioOfBest([&] { return SampleMultiplyAddRate(pool); }, SampleRateOfOneChain);
+  const double times = RatioOfBest(
+      8, 800, [&] { return SampleMultiplyAddRate(pool); }, SampleRateOfOneChain);
   EXPECT_GT(times, 8);
   EXPECT_LT(times, 800);
 }
@@ -57,7 +62,9 @@ TEST(MachineCeilingsTest, WiderVectorsDoMore) {
   ThreadPool pool(1);
   std::map<std::string, double> rates;
   std::string widest, narrowest;
-  for (int i = 0; i < kSamples; ++i) {
+  // At least twice as wide; the slack is for a core that is shared.
+  constexpr double kTimes = 1.3;
+  for (int i = 0; i < kMaxSamples && (i < kMinSamples || rates[widest] < kTimes * rates[narrowest]); ++i) {
     bool first = true;
     ForEveryTarget([&] {  // widest first
       if (first) widest = InstructionSet();
@@ -65,10 +72,9 @@ TEST(MachineCeilingsTest, WiderVectorsDoMore) {
       narrowest = InstructionSet();
       rates[narrowest] = std::max(rates[narrowest], SampleMultiplyAddRate(pool));
     });
+    if (rates.size() == 1) GTEST_SKIP() << "this machine has one instruction set";
   }
-  if (rates.size() == 1) GTEST_SKIP() << "this machine has one instruction set";
-  // At least twice as wide; the slack is for a core that is shared.
-  EXPECT_GT(rates[widest], 1.3 * rates[narrowest]) << widest << " and " << narrowest;
+  EXPECT_GT(rates[widest], kTimes * rates[narrowest]) << widest << " and " << narrowest;
 }
 
 // Reading alone is faster than reading and writing, by what a core can keep under way at most.
@@ -85,7 +91,8 @@ TEST(MachineCeilingsTest, ReadRateIsNearThatOfACopy) {
     static_cast<void>(used);
     return rate;
   };
-  const double times = RatioOfBest([&] { return SampleReadRate(buffer, pool); }, sample_copy);
+  const double times = RatioOfBest(
+      0.5, 8, [&] { return SampleReadRate(buffer, pool); }, sample_copy);
   EXPECT_GT(times, 0.5);
   EXPECT_LT(times, 8);
 }
@@ -97,7 +104,8 @@ TEST(MachineCeilingsTest, TwoRunsAgreeWithinAFactor) {
     ThreadPool pool(threads, /*oversubscribe=*/true);
     const auto multiply_adds = [&] { return SampleMultiplyAddRate(pool); };
     const auto reads = [&] { return SampleReadRate(buffer, pool); };
-    for (const double ratio : {RatioOfBest(multiply_adds, multiply_adds), RatioOfBest(reads, reads)}) {
+    for (const double ratio : {RatioOfBest(1 / kFactor, kFactor, multiply_adds, multiply_adds),
+                               RatioOfBest(1 / kFactor, kFactor, reads, reads)}) {
       EXPECT_GT(ratio, 1 / kFactor) << threads;
       EXPECT_LT(ratio, kFactor) << threads;
     }

@@ -108,7 +108,7 @@ TEST_P(ResumeTest, ForgedReadoutsBecomeThoseOfTheirSums) {
   session.state = model->NewSequence();
   ASSERT_NO_FATAL_FAILURE(Generate(*model, 1, prompt_, 27, sampler_, &session));
   StateFields honest;
-  session.state.Save(StateWriter(&honest));
+  EXPECT_TRUE(session.state.Save(StateWriter(&honest)).ok());
   StateFields forged = honest;
   std::vector<std::string> copies;
   copies.reserve(forged.tensors.size());

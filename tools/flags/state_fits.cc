@@ -4,7 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "kvm/base/status_macros.h"
-#include "kvm/model/state_size.h"
+#include "kvm/model/engine/state_size.h"
 
 namespace kvm {
 namespace {

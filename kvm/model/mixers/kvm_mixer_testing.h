@@ -17,7 +17,7 @@
 #include "kvm/kernels/tensor.h"
 #include "kvm/model/mixers/kvm_mixer.h"
 #include "kvm/model/stack/stack_spec.h"
-#include "kvm/model/state_size.h"
+#include "kvm/model/engine/state_size.h"
 #include "kvm/model/weights/mixer_parameters.h"
 #include "kvm/model/weights/weight_source.h"
 

@@ -1,5 +1,5 @@
-#ifndef KVM_MODEL_STATE_SIZE_H_
-#define KVM_MODEL_STATE_SIZE_H_
+#ifndef KVM_MODEL_ENGINE_STATE_SIZE_H_
+#define KVM_MODEL_ENGINE_STATE_SIZE_H_
 
 // What a sequence will cost, before one is begun.
 
@@ -7,13 +7,9 @@
 
 #include "kvm/kernels/dtype.h"
 #include "kvm/model/stack/stack.pb.h"
+#include "kvm/state/state_size.h"
 
 namespace kvm {
-
-struct StateSize {
-  int64_t rows = 0;   // compressed rows per key/value head (KVM; of the head with most), else 0
-  int64_t bytes = 0;  // what ByteSize() of the state will be
-};
 
 // The state of one mixer layer after `context` tokens; `dtype` and `provenance` are those of ModelOptions. The layer's
 // shift histories of the MLP and value anchor are not counted. Exact; an upper bound for budgets with append_below.
@@ -32,4 +28,4 @@ int64_t FullCacheByteSize(const StackSpec& spec, DType dtype, int64_t context);
 
 }  // namespace kvm
 
-#endif  // KVM_MODEL_STATE_SIZE_H_
+#endif  // KVM_MODEL_ENGINE_STATE_SIZE_H_

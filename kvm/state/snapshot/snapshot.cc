@@ -3,9 +3,9 @@
 #include <cstring>
 #include <utility>
 
-#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "kvm/base/file/mapped_file.h"
+#include "kvm/base/file/utf8.h"
 #include "kvm/base/status_macros.h"
 #include "kvm/state/finite_tensors.h"
 #include "kvm/state/snapshot/snapshot_layout.h"
@@ -20,7 +20,7 @@ absl::string_view BytesOf(const MappedFile& file) {
 
 absl::Status CheckIdentity(const SnapshotModel& made_by, const ModelIdentity& model, const std::string& path) {
   const auto differ = [&](absl::string_view what, absl::string_view theirs, absl::string_view ours) {
-    return absl::FailedPreconditionError(absl::StrCat(path, ": the snapshot is of ", what, " ", absl::CEscape(theirs),
+    return absl::FailedPreconditionError(absl::StrCat(path, ": the snapshot is of ", what, " ", Printable(theirs),
                                                       ", the loaded model is of ", ours,
                                                       "; a state goes on only with what it was computed with"));
   };
@@ -60,7 +60,7 @@ absl::StatusOr<std::vector<int32_t>> TokensOf(const SnapshotLayout& layout, absl
 absl::Status CheckState(const SnapshotLayout& layout, absl::string_view file, const std::string& path) {
   for (const SnapshotSection& section : layout.header.tensors()) {
     const absl::Status finite = CheckFinite({section.name(), ViewOf(section, layout, file)});
-    if (!finite.ok()) return absl::Status(finite.code(), absl::StrCat(path, ": ", absl::CEscape(finite.message())));
+    if (!finite.ok()) return absl::Status(finite.code(), absl::StrCat(path, ": ", Printable(finite.message(), 1000)));
   }
   return absl::OkStatus();
 }
@@ -131,7 +131,7 @@ absl::StatusOr<std::vector<int32_t>> ReadSnapshotInts(const std::string& path, a
     std::memcpy(values.data(), view.data, static_cast<size_t>(view.byte_size()));
     return values;
   }
-  return absl::NotFoundError(absl::StrCat(path, ": no tensor ", absl::CEscape(name), " of I32"));
+  return absl::NotFoundError(absl::StrCat(path, ": no tensor ", Printable(name), " of I32"));
 }
 
 absl::Status CheckSnapshot(const std::string& path) {

@@ -11,6 +11,7 @@
 #include "kvm/checked_parse.h"
 #include "kvm/io/content_hash.h"
 #include "kvm/kernels/dtype.h"
+#include "kvm/state/finite_tensors.h"
 #include "kvm/status_macros.h"
 
 namespace kvm {
@@ -186,16 +187,35 @@ absl::Status CheckSection(const SnapshotSection& section, const SnapshotLayout& 
   return BadSection(path, section.name(), "its hash is not the one that the header states; it is damaged");
 }
 
-absl::Status CheckData(const SnapshotLayout& layout, absl::string_view file, const std::string& path) {
-  uint64_t end = layout.header_end;
-  for (const SnapshotSection* section : layout.Sections()) {
-    const uint64_t begin = layout.data_begin + section->offset();
-    if (!IsZero(file.substr(end, begin - end))) {
-      return BadSection(path, section->name(), "the bytes before it are not zero; the file is damaged");
+absl::Status CheckData(const SnapshotLayout& layout, absl::string_view file, const std::string& path,
+                       ThreadPool* pool) {
+  const std::vector<const SnapshotSection*> sections = layout.Sections();
+  const size_t first_tensor = sections.size() - static_cast<size_t>(layout.header.tensors_size());
+  std::vector<absl::Status> found(sections.size());
+  const auto check = [&](int64_t i) {
+    const size_t index = static_cast<size_t>(i);
+    const SnapshotSection& section = *sections[index];
+    const uint64_t begin = layout.data_begin + section.offset();
+    const uint64_t end_before = index == 0
+                                    ? layout.header_end
+                                    : layout.data_begin + sections[index - 1]->offset() + sections[index - 1]->size();
+    if (!IsZero(file.substr(end_before, begin - end_before))) {
+      found[index] = BadSection(path, section.name(), "the bytes before it are not zero; the file is damaged");
+      return;
     }
-    RETURN_IF_ERROR(CheckSection(*section, layout, file, path));
-    end = begin + section->size();
+    found[index] = CheckSection(section, layout, file, path);
+    if (!found[index].ok() || index < first_tensor) return;
+    const absl::Status finite = CheckFinite({section.name(), ViewOf(section, layout, file)});
+    if (finite.ok()) return;
+    found[index] = absl::Status(finite.code(), absl::StrCat(path, ": ", absl::CEscape(finite.message())));
+  };
+  const int64_t count = static_cast<int64_t>(sections.size());
+  if (pool != nullptr) {
+    pool->ParallelFor(count, check);
+  } else {
+    for (int64_t i = 0; i < count; ++i) check(i);
   }
+  for (absl::Status& status : found) RETURN_IF_ERROR(std::move(status));
   return absl::OkStatus();
 }
 

@@ -10,7 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "kvm/io/model_file.h"
 #include "kvm/io/model_writer.h"
-#include "kvm/io/open_tokenizer.h"
+#include "kvm/io/tokenizer.h"
 #include "kvm/kernels/tensor.h"
 #include "kvm/kernels/thread_pool.h"
 #include "kvm/model/graft.h"
@@ -71,9 +71,9 @@ absl::Status CheckFree(const std::string& folder) {
       absl::StrCat(folder, ": something is here already; expected a new folder, or one without a model"));
 }
 
-absl::Status CheckTokenizer(const std::string& path, const StackSpec& spec) {
+absl::Status CheckTokenizer(const std::string& path, const StackSpec& spec, Console& console) {
   if (path.empty()) return absl::OkStatus();
-  ASSIGN_OR_RETURN(const std::unique_ptr<Tokenizer> tokenizer, OpenTokenizer(path));
+  ASSIGN_OR_RETURN(const std::unique_ptr<Tokenizer> tokenizer, OpenTokenizerWithNotes(path, console));
   if (tokenizer->vocab_size() <= spec.vocab_size()) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat(path, ": ", tokenizer->vocab_size(),
                                                  " tokens, and the stack's vocabulary has ", spec.vocab_size(),
@@ -142,7 +142,7 @@ absl::Status RunBuild(absl::Span<const std::string> args, Console& console) {
   RETURN_IF_ERROR(flags.Parse(args));
   ASSIGN_OR_RETURN(const Composition composition, ComposeStack(flags, values.stack, values.graft, console));
   const StackSpec& spec = composition.spec;
-  RETURN_IF_ERROR(CheckTokenizer(values.tokenizer, spec));
+  RETURN_IF_ERROR(CheckTokenizer(values.tokenizer, spec, console));
   if (values.tokenizer.empty() && !values.out.empty()) NoteBrokenTokenizer(composition.tokenizer_path, console);
   const DType state = StateDType(values.model.state);
   if (!values.out.empty()) {

@@ -4,10 +4,10 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "kvm/io/open_tokenizer.h"
 #include "kvm/status_macros.h"
 #include "tools/note.h"
 #include "tools/text_input.h"
+#include "tools/tokenizer_flags.h"
 
 namespace kvm {
 namespace {
@@ -75,7 +75,7 @@ absl::StatusOr<Prompt> ReadPrompt(const FlagSet& flags, const PromptFlags& value
     prompt.prints_ids = true;
     ASSIGN_OR_RETURN(prompt.tokens, CheckedIds(values.prompt_ids, loaded.model->vocab_size()));
     if (path.empty()) return prompt;
-    absl::StatusOr<std::unique_ptr<Tokenizer>> tokenizer = OpenTokenizer(path);
+    absl::StatusOr<std::unique_ptr<Tokenizer>> tokenizer = OpenTokenizerWithNotes(path, console);
     if (tokenizer.ok()) {
       prompt.tokenizer = *std::move(tokenizer);
     } else if (values.tokenizer.empty()) {
@@ -94,7 +94,7 @@ absl::StatusOr<Prompt> ReadPrompt(const FlagSet& flags, const PromptFlags& value
                                             ": no tokenizer in this model; name one with --tokenizer=FILE or give "
                                             "the prompt as --prompt-ids"));
   }
-  ASSIGN_OR_RETURN(prompt.tokenizer, OpenTokenizer(path));
+  ASSIGN_OR_RETURN(prompt.tokenizer, OpenTokenizerWithNotes(path, console));
   if (!HasPrompt(flags)) return prompt;
   ASSIGN_OR_RETURN(prompt.tokens, Encode(flags, values, *prompt.tokenizer, loaded.model->vocab_size(), console));
   return prompt;

@@ -63,7 +63,7 @@ absl::Status RunTokenize(absl::Span<const std::string> args, Console& console) {
     RETURN_IF_ERROR(AtomicFile::Create(shards).status());
   }
 
-  ASSIGN_OR_RETURN(const std::unique_ptr<Tokenizer> tokenizer, LoadTokenizer(flags, tokenizer_flags));
+  ASSIGN_OR_RETURN(const std::unique_ptr<Tokenizer> tokenizer, LoadTokenizer(flags, tokenizer_flags, console));
   if (!flags.IsSet("text")) {
     ASSIGN_OR_RETURN(text, ReadTextInput(text_file, console));
   }
@@ -116,7 +116,7 @@ absl::Status RunDetokenize(absl::Span<const std::string> args, Console& console)
   RETURN_IF_ERROR(flags.Parse(args));
   if (flags.IsSet("ids") && !positionals.empty()) return flags.Wrong("give --ids or ids as arguments, not both");
 
-  ASSIGN_OR_RETURN(const std::unique_ptr<Tokenizer> tokenizer, LoadTokenizer(flags, tokenizer_flags));
+  ASSIGN_OR_RETURN(const std::unique_ptr<Tokenizer> tokenizer, LoadTokenizer(flags, tokenizer_flags, console));
   if (!positionals.empty()) {
     ids_text = absl::StrJoin(positionals, " ");
   } else if (!flags.IsSet("ids")) {

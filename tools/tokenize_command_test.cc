@@ -46,6 +46,15 @@ TEST_F(TokenizeCommandTest, OpensAWorldVocabulary) {
   EXPECT_EQ(out_, "aab");
 }
 
+TEST_F(TokenizeCommandTest, NotesWhatTheTokenizersFileAsksForInVain) {
+  WriteAll(Path("t.json"),
+           R"({"model": {"type": "BPE", "vocab": {"a": 0}, "merges": []}, "truncation": {"max_length": 1},
+      "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": false}})");
+  EXPECT_EQ(Run({"tokenize", "--tokenizer=" + Path("t.json"), "--text=aa"}), 0);
+  EXPECT_EQ(out_, "0 0\n");
+  EXPECT_THAT(err_, HasSubstr("t.json: truncation is ignored\n"));
+}
+
 TEST_F(TokenizeCommandTest, PutsTheTemplateAroundOnDemand) {
   WriteAll(Path("t.json"), R"({"model": {"type": "BPE", "vocab": {"a": 0, "<s>": 1, "</s>": 2}, "merges": []},
       "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": false},

@@ -16,14 +16,21 @@ void DefineTokenizerFlags(FlagSet& flags, TokenizerFlags* values) {
   flags.ReadFromEnvironment("model", "KVM_MODEL");
 }
 
+absl::StatusOr<std::unique_ptr<Tokenizer>> OpenTokenizerWithNotes(const std::string& path, Console& console) {
+  ASSIGN_OR_RETURN(std::unique_ptr<Tokenizer> tokenizer, OpenTokenizer(path));
+  for (const std::string& note : tokenizer->notes()) PrintNote(console, note);
+  return tokenizer;
+}
+
 void NoteBrokenTokenizer(const std::string& path, Console& console) {
   if (path.empty()) return;
-  const absl::Status status = OpenTokenizer(path).status();
+  const absl::Status status = OpenTokenizerWithNotes(path, console).status();
   if (!status.ok()) PrintNote(console, absl::StrCat("the tokenizer cannot be used: ", status.message()));
 }
 
-absl::StatusOr<std::unique_ptr<Tokenizer>> LoadTokenizer(const FlagSet& flags, const TokenizerFlags& values) {
-  if (!values.tokenizer.empty()) return OpenTokenizer(values.tokenizer);
+absl::StatusOr<std::unique_ptr<Tokenizer>> LoadTokenizer(const FlagSet& flags, const TokenizerFlags& values,
+                                                         Console& console) {
+  if (!values.tokenizer.empty()) return OpenTokenizerWithNotes(values.tokenizer, console);
   if (values.model.empty()) return flags.Wrong("--tokenizer=FILE or --model=DIR is missing");
   RETURN_IF_ERROR(CheckPathExists(values.model));
   const std::string path = FindModelTokenizer(values.model);
@@ -31,7 +38,7 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> LoadTokenizer(const FlagSet& flags, c
     return absl::NotFoundError(absl::StrCat(
         values.model, ": no tokenizer.json and no rwkv_vocab*.txt in this folder; name one with --tokenizer=FILE"));
   }
-  return OpenTokenizer(path);
+  return OpenTokenizerWithNotes(path, console);
 }
 
 }  // namespace kvm

@@ -19,11 +19,15 @@ struct TokenizerFlags {
 // Adds --tokenizer and --model.
 void DefineTokenizerFlags(FlagSet& flags, TokenizerFlags* values);
 
+// OpenTokenizer, and its notes on console.err.
+absl::StatusOr<std::unique_ptr<Tokenizer>> OpenTokenizerWithNotes(const std::string& path, Console& console);
+
 // Says on console.err what is wrong with a model's tokenizer, for commands that do not need it. "" is fine.
 void NoteBrokenTokenizer(const std::string& path, Console& console);
 
-// Loads the tokenizer that --tokenizer names, or the one in the folder that --model names.
-absl::StatusOr<std::unique_ptr<Tokenizer>> LoadTokenizer(const FlagSet& flags, const TokenizerFlags& values);
+// Loads the tokenizer that --tokenizer names, or the one in the folder that --model names; its notes go to console.err.
+absl::StatusOr<std::unique_ptr<Tokenizer>> LoadTokenizer(const FlagSet& flags, const TokenizerFlags& values,
+                                                         Console& console);
 
 }  // namespace kvm
 

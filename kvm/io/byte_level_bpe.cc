@@ -58,6 +58,7 @@ class ByteLevelBpe : public Tokenizer {
   int32_t vocab_size() const override { return static_cast<int32_t>(spec_.token_bytes.size()); }
   absl::Span<const int32_t> ids_before_text() const override { return spec_.around.before; }
   absl::Span<const int32_t> ids_after_text() const override { return spec_.around.after; }
+  absl::Span<const std::string> notes() const override { return spec_.notes; }
   int32_t end_of_text() const override { return end_of_text_; }
 
  private:

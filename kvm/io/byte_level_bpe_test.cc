@@ -247,6 +247,20 @@ TEST(ParseByteLevelBpe, EncodeNamesAByteThatTheVocabularyLacks) {
   EXPECT_EQ(status.message(), "the byte 0xa8 of the text's \" \303\250\" has no token in the vocabulary");
 }
 
+// As files have them that were saved after training.
+TEST(ParseByteLevelBpe, IgnoresTruncationAndPaddingWithANote) {
+  Json json = SmallJson();
+  const auto plain = MustParse(json);
+  EXPECT_THAT(plain->notes(), ::testing::IsEmpty());
+  json["truncation"] = {{"direction", "Right"}, {"max_length", 2}, {"strategy", "LongestFirst"}, {"stride", 0}};
+  json["padding"] = {{"strategy", {{"Fixed", 16}}}, {"pad_id", 0}, {"pad_token", "a"}};
+  const auto tokenizer = MustParse(json);
+  EXPECT_THAT(tokenizer->notes(),
+              ::testing::ElementsAre("small.json: truncation is ignored", "small.json: padding is ignored"));
+  EXPECT_EQ(*tokenizer->Encode("abcabcabc"), *plain->Encode("abcabcabc"));
+  EXPECT_GE(tokenizer->Encode("abcabcabc")->size(), 3u);
+}
+
 TEST(ParseByteLevelBpe, NamesTheFieldThatIsWrong) {
   const struct {
     const char* pointer;  // the field, as a JSON pointer
@@ -295,8 +309,7 @@ TEST(ParseByteLevelBpe, NamesTheFieldThatIsWrong) {
       {"/normalizer", R"({"type":"NFKC"})", R"(small.json: normalizer.type is "NFKC"; expected "NFC")"},
       {"/normalizer", R"({"type":"Sequence","normalizers":[{"type":"NFC"},{"type":"Lowercase"}]})",
        R"(normalizer.normalizers[1].type is "Lowercase"; expected "NFC")"},
-      {"/truncation", R"({"max_length":5})", "truncation is an object"},
-      {"/padding", R"({"strategy":"x"})", "padding is an object"},
+      {"/unheard_of", R"({"max_length":5})", "unheard_of is an object; expected null, false or nothing"},
       {"/model", "null", "model is null; expected an object of type BPE"},
       {"/model/type", "\"Unigram\"", "model.type is \"Unigram\"; expected \"BPE\""},
       {"/model/dropout", "0.1", "model.dropout is 0.1"},

@@ -1,9 +1,10 @@
 #include "kvm/io/byte_pair_merger.h"
 
 #include <algorithm>
-#include <cassert>
 #include <functional>
 #include <limits>
+
+#include "kvm/base/check.h"
 
 namespace kvm {
 namespace {
@@ -37,17 +38,19 @@ uint32_t BytePairMerger::Rank(int32_t left, int32_t right) const {
 // The symbols are a doubly linked list in one array; a merge widens the left symbol and unlinks the right one. The heap
 // may hold keys of pairs that are no more: those whose rank is not the one that the symbol at that position has now.
 void BytePairMerger::Encode(absl::string_view word, Scratch* scratch, std::vector<int32_t>* ids) const {
-  assert(word.size() < kNone);
+  Check(word.size() < kNone, "a word of less than 4 GiB");
   const uint32_t size = static_cast<uint32_t>(word.size());
   std::vector<Scratch::Symbol>& symbols = scratch->symbols;
   std::vector<uint64_t>& heap = scratch->heap;
   symbols.resize(size);
   heap.clear();
+  int32_t lowest_id = 0;
   for (uint32_t i = 0; i < size; ++i) {
     symbols[i] = {byte_ids_[static_cast<uint8_t>(word[i])], kNone, i == 0 ? kNone : i - 1,
                   i + 1 == size ? kNone : i + 1};
-    assert(symbols[i].id >= 0);
+    lowest_id = std::min(lowest_id, symbols[i].id);
   }
+  CheckAtLeast(lowest_id, 0, "the token of a byte");
   for (uint32_t i = 0; i + 1 < size; ++i) {
     symbols[i].rank = Rank(symbols[i].id, symbols[i + 1].id);
     if (symbols[i].rank != kNone) heap.push_back(HeapKey(symbols[i].rank, i));

@@ -1,5 +1,7 @@
 #include "kvm/io/byte_pair_merger.h"
 
+#include <array>
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -85,6 +87,18 @@ TEST(BytePairMerger, ReusesScratchAndAppends) {
   merger.Encode("ba", &scratch, &ids);
   merger.Encode("", &scratch, &ids);
   EXPECT_THAT(ids, ElementsAre(7, 300, 'c', 300, 'b', 'a'));
+}
+
+TEST(BytePairMergerDeathTest, ChecksThatEveryByteHasAToken) {
+  std::array<int32_t, 256> ids;
+  ids.fill(-1);
+  ids['a'] = 0;
+  const BytePairMerger merger(ids);
+  BytePairMerger::Scratch scratch;
+  std::vector<int32_t> tokens;
+  merger.Encode("aa", &scratch, &tokens);
+  EXPECT_EQ(tokens, std::vector<int32_t>({0, 0}));
+  EXPECT_DEATH(merger.Encode("ab", &scratch, &tokens), "Encode: the token of a byte is -1, expected at least 0");
 }
 
 }  // namespace

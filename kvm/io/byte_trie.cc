@@ -1,13 +1,18 @@
 #include "kvm/io/byte_trie.h"
 
 #include <algorithm>
-#include <cassert>
 #include <cstring>
+
+#include "kvm/base/check.h"
 
 namespace kvm {
 
 ByteTrie::ByteTrie(std::vector<std::pair<std::string, int32_t>> strings) : roots_() {
   std::sort(strings.begin(), strings.end());
+  Check(strings.empty() || !strings[0].first.empty(), "strings that are not empty");
+  Check(std::adjacent_find(strings.begin(), strings.end(),
+                           [](const auto& a, const auto& b) { return a.first == b.first; }) == strings.end(),
+        "no string twice");
   // The strings of one node, which begin alike, are neighbours.
   struct Range {
     size_t begin;
@@ -24,7 +29,6 @@ ByteTrie::ByteTrie(std::vector<std::pair<std::string, int32_t>> strings) : roots
     }
     Range rest = ranges[node];
     if (rest.begin < rest.end && strings[rest.begin].first.size() == depth) {
-      assert(depth > 0);
       nodes_[node].value = strings[rest.begin].second;
       ++rest.begin;
     }

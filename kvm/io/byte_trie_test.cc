@@ -40,5 +40,10 @@ TEST(ByteTrie, KnowsAllBytes) {
 
 TEST(ByteTrie, OfNothingFindsNothing) { ExpectLongest(ByteTrie({}), "a", 0, -1); }
 
+TEST(ByteTrieDeathTest, ChecksItsStrings) {
+  EXPECT_DEATH(ByteTrie({{"a", 1}, {"", 2}}), "ByteTrie: expected strings that are not empty");
+  EXPECT_DEATH(ByteTrie({{"a", 1}, {"b", 2}, {"a", 3}}), "ByteTrie: expected no string twice");
+}
+
 }  // namespace
 }  // namespace kvm

@@ -1,13 +1,13 @@
 #include "kvm/io/cast.h"
 
 #include <algorithm>
-#include <cassert>
 #include <cmath>
 #include <cstring>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "kvm/base/check.h"
 #include "kvm/kernels/bfloat16.h"
 #include "kvm/kernels/dtype.h"
 
@@ -50,7 +50,7 @@ uint16_t ToHalf(float f) {
 }
 
 absl::StatusOr<Tensor> CastTensor(const TensorView& tensor, DType dtype, absl::string_view name) {
-  assert(dtype == DType::kF32 || dtype == DType::kBF16 || dtype == DType::kF16);
+  Check(dtype == DType::kF32 || dtype == DType::kBF16 || dtype == DType::kF16, "dtype F32, BF16 or F16");
   Tensor cast(dtype, tensor.shape);
   if (tensor.dtype == dtype) {
     if (cast.byte_size() > 0) std::memcpy(cast.bytes(), tensor.data, static_cast<size_t>(cast.byte_size()));

@@ -59,5 +59,11 @@ TEST(CastTensor, RefusesWhatDoesNotFit) {
   EXPECT_TRUE(CastTensor(Tensor::FromFloats({1}, {infinity}).view(), DType::kF16, "w").ok());
 }
 
+TEST(CastTensorDeathTest, ChecksTheDType) {
+  const Tensor tensor = Tensor::FromFloats({1}, {1.0f});
+  EXPECT_DEATH(static_cast<void>(CastTensor(tensor.view(), DType::kI8, "w")),
+               "CastTensor: expected dtype F32, BF16 or F16");
+}
+
 }  // namespace
 }  // namespace kvm

@@ -134,6 +134,9 @@ TEST(ConfigKeys, RotaryScalingIsRefusedByName) {
       {R"("rope_parameters": {"rope_theta": -1})", "rope_theta: got -1, expected"},
   };
   for (const auto& c : cases) EXPECT_THAT(Refusal(c.fields), HasSubstr(c.message));
+  std::string many = R"("rope_parameters": {"a": 1)";
+  for (int i = 0; i < 100000; ++i) absl::StrAppend(&many, ", \"a", i, "\": 1");
+  EXPECT_THAT(Refusal(many + "}"), HasSubstr("expected an object of at most 20 fields"));
 }
 
 TEST(ConfigKeys, UnknownKeysAreSaid) {

@@ -60,6 +60,11 @@ void CheckRope(const StackSpec* spec, JsonFields* fields) {
       fields->AddProblem(key, "an object");
       continue;
     }
+    constexpr size_t kMostFields = 20;
+    if (object->size() > kMostFields) {
+      fields->AddProblem(key, absl::StrCat("an object of at most ", kMostFields, " fields"));
+      continue;
+    }
     for (const auto& [field, value] : object->items()) {
       const std::string expected = Expected(field, value, theta, spec);
       if (!expected.empty()) fields->AddProblem(absl::StrCat(key, ".", field), ShortJson(value), expected);

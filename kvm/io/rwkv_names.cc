@@ -1,12 +1,12 @@
 #include "kvm/io/rwkv_names.h"
 
-#include <cassert>
 #include <cstring>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/strip.h"
+#include "kvm/base/check.h"
 
 namespace kvm {
 
@@ -36,7 +36,7 @@ bool IsUnusedValueGate(absl::string_view rwkv_name) {
 }
 
 Shape Transposed(const Shape& shape) {
-  assert(shape.size() == 2);
+  CheckEq(static_cast<int64_t>(shape.size()), 2, "the extents of a matrix");
   return {shape[1], shape[0]};
 }
 

@@ -1,13 +1,13 @@
 #include "kvm/io/safetensors.h"
 
 #include <algorithm>
-#include <cassert>
 #include <utility>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/string_view.h"
+#include "kvm/base/check.h"
 #include "kvm/io/atomic_file.h"
 #include "kvm/io/file_kind.h"
 #include "kvm/io/safetensors_header.h"
@@ -162,7 +162,7 @@ absl::Status WriteSafetensorsStream(const std::string& path, TensorStream stream
   for (const TensorStream::Entry& entry : tensors) {
     ASSIGN_OR_RETURN(const HeldTensor tensor, stream.read(entry.name));
     const size_t size = static_cast<size_t>(tensor.view.byte_size());
-    assert(size == 0 || tensor.view.data != nullptr);
+    Check(size == 0 || tensor.view.data != nullptr, "data of every tensor that has elements");
     RETURN_IF_ERROR(AppendPieces({static_cast<const char*>(tensor.view.data), size}, stream.cancelled, &file));
   }
   RETURN_IF_ERROR(CheckNotCancelled(stream.cancelled));

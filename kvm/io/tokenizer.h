@@ -34,6 +34,9 @@ class Tokenizer {
   virtual absl::Span<const int32_t> ids_before_text() const { return {}; }
   virtual absl::Span<const int32_t> ids_after_text() const { return {}; }
 
+  // What its file asks for that Encode does not do, worth showing to the user: "tokenizer.json: truncation is ignored".
+  virtual absl::Span<const std::string> notes() const { return {}; }
+
   // The id that ends a text ("<|endoftext|>"), or −1.
   virtual int32_t end_of_text() const = 0;
 };

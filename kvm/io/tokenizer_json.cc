@@ -30,9 +30,14 @@ class Parser {
     num_tokens_ = JsonField(JsonField(root, "model"), "vocab").size() + JsonField(root, "added_tokens").size();
     // "model" first: a file of another kind is best known by it.
     RETURN_IF_ERROR(ParseModel(JsonField(root, "model")));
-    RETURN_IF_ERROR(RequireOff(
-        root, {"version", "added_tokens", "normalizer", "pre_tokenizer", "post_processor", "decoder", "model"},
-        At("")));
+    RETURN_IF_ERROR(RequireOff(root,
+                               {"version", "added_tokens", "normalizer", "pre_tokenizer", "post_processor", "decoder",
+                                "model", "truncation", "padding"},
+                               At("")));
+    // Cutting and filling texts to a length is for those who put them into batches; many files have it from training.
+    for (const char* field : {"truncation", "padding"}) {
+      if (!JsonField(root, field).is_null()) spec_.notes.push_back(At(absl::StrCat(field, " is ignored")));
+    }
     ASSIGN_OR_RETURN(spec_.nfc, ParseNormalizer(JsonField(root, "normalizer"), At("normalizer")));
     ASSIGN_OR_RETURN(spec_.splits, ParsePreTokenizer(JsonField(root, "pre_tokenizer"), At("pre_tokenizer")));
     ASSIGN_OR_RETURN(spec_.around, ParsePostProcessor(JsonField(root, "post_processor"), At("post_processor")));

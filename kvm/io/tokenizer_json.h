@@ -34,6 +34,7 @@ struct BpeSpec {
   bool nfc = false;
   std::vector<SplitStep> splits;
   AroundText around;
+  std::vector<std::string> notes;  // as Tokenizer::notes
 };
 
 // Errors as ParseByteLevelBpe, which see.

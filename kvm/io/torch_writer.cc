@@ -1,11 +1,11 @@
 // The writing half of torch_file.h.
 
 #include <algorithm>
-#include <cassert>
 #include <set>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "kvm/base/check.h"
 #include "kvm/io/pickle_opcodes.h"
 #include "kvm/io/torch_file.h"
 #include "kvm/io/torch_storage.h"
@@ -137,7 +137,7 @@ absl::Status WriteTorchStream(const std::string& path, const TensorStream& strea
   for (size_t i = 0; i < tensors.size(); ++i) {
     ASSIGN_OR_RETURN(const HeldTensor tensor, stream.read(tensors[i].name));
     const size_t size = static_cast<size_t>(tensor.view.byte_size());
-    assert(size == 0 || tensor.view.data != nullptr);
+    Check(size == 0 || tensor.view.data != nullptr, "data of every tensor that has elements");
     RETURN_IF_ERROR(zip.Add(absl::StrCat(kFolder, "data/", i), {static_cast<const char*>(tensor.view.data), size}));
   }
   RETURN_IF_ERROR(zip.Add(absl::StrCat(kFolder, "version"), kVersion));

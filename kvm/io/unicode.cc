@@ -1,9 +1,9 @@
 #include "kvm/io/unicode.h"
 
 #include <algorithm>
-#include <cassert>
 #include <vector>
 
+#include "kvm/base/check.h"
 #include "utf8proc.h"
 
 namespace kvm {
@@ -45,28 +45,31 @@ void AppendNfc(absl::string_view text, std::vector<int32_t>* codes, std::string*
     int32_t parts[32];  // no character has more than 4
     int boundary_class = 0;
     const auto count = utf8proc_decompose_char(character.code, parts, 32, kForm, &boundary_class);
-    assert(count > 0 && count <= 32);
+    CheckBetween(count, 1, 32, "the parts of a character");
     codes->insert(codes->end(), parts, parts + count);
   }
   OrderMarks(codes);
   const auto count = utf8proc_normalize_utf32(codes->data(), static_cast<utf8proc_ssize_t>(codes->size()), kForm);
-  assert(count >= 0);
+  CheckAtLeast(count, 0, "the characters in NFC");
   for (utf8proc_ssize_t i = 0; i < count; ++i) AppendCharacter((*codes)[i], nfc);
 }
 
 }  // namespace
 
 Character FirstCharacter(absl::string_view text) {
-  assert(!text.empty());
-  const auto byte = [&](size_t i) { return static_cast<int32_t>(static_cast<uint8_t>(text[i])); };
-  if (byte(0) < 0x80) return {byte(0), 1};
-  if (byte(0) < 0xE0) return {(byte(0) & 0x1F) << 6 | (byte(1) & 0x3F), 2};
-  if (byte(0) < 0xF0) return {(byte(0) & 0xF) << 12 | (byte(1) & 0x3F) << 6 | (byte(2) & 0x3F), 3};
-  return {(byte(0) & 7) << 18 | (byte(1) & 0x3F) << 12 | (byte(2) & 0x3F) << 6 | (byte(3) & 0x3F), 4};
+  Check(!text.empty(), "text that is not empty");
+  const uint8_t lead = static_cast<uint8_t>(text[0]);
+  if (lead < 0x80) return {lead, 1};
+  const size_t length = lead < 0xE0 ? 2 : lead < 0xF0 ? 3 : 4;
+  Check(text.size() >= length, "text of whole characters");
+  const auto low_bits = [&](size_t i) { return static_cast<int32_t>(static_cast<uint8_t>(text[i]) & 0x3F); };
+  if (length == 2) return {(lead & 0x1F) << 6 | low_bits(1), 2};
+  if (length == 3) return {(lead & 0xF) << 12 | low_bits(1) << 6 | low_bits(2), 3};
+  return {(lead & 7) << 18 | low_bits(1) << 12 | low_bits(2) << 6 | low_bits(3), 4};
 }
 
 Character LastCharacter(absl::string_view text) {
-  assert(!text.empty());
+  Check(!text.empty(), "text that is not empty");
   size_t begin = text.size() - 1;
   while (begin > 0 && IsContinuation(text[begin])) --begin;
   return FirstCharacter(text.substr(begin));

@@ -106,5 +106,11 @@ TEST(ToNfc, OrdersFiveMegabytesOfMarks) {
   EXPECT_EQ(ToNfc(Repeat("e\u0301", kBytes)).size() * 3, Repeat("e\u0301", kBytes).size() * 2);
 }
 
+TEST(UnicodeDeathTest, ChecksThatThereAreCharacters) {
+  EXPECT_DEATH(FirstCharacter(""), "FirstCharacter: expected text that is not empty");
+  EXPECT_DEATH(LastCharacter(""), "LastCharacter: expected text that is not empty");
+  EXPECT_DEATH(FirstCharacter("\xE2\x82"), "FirstCharacter: expected text of whole characters");
+}
+
 }  // namespace
 }  // namespace kvm

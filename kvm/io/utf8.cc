@@ -1,11 +1,11 @@
 #include "kvm/io/utf8.h"
 
-#include <cassert>
 #include <cstdint>
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
+#include "kvm/base/check.h"
 
 namespace kvm {
 namespace {
@@ -33,7 +33,7 @@ Lead ClassifyLead(uint8_t byte) {
 }  // namespace
 
 Utf8Step FirstUtf8(absl::string_view text) {
-  assert(!text.empty());
+  Check(!text.empty(), "text that is not empty");
   const Lead lead = ClassifyLead(static_cast<uint8_t>(text[0]));
   if (lead.length == 0) return {Utf8Kind::kBroken, 1};
   for (size_t i = 1; i < lead.length; ++i) {

@@ -77,5 +77,9 @@ TEST(Printable, CutsLongTextBetweenCharacters) {
   EXPECT_EQ(Printable(std::string(1000, 'x')).size(), 203u);
 }
 
+TEST(FirstUtf8DeathTest, ChecksThatThereIsText) {
+  EXPECT_DEATH(FirstUtf8(""), "FirstUtf8: expected text that is not empty");
+}
+
 }  // namespace
 }  // namespace kvm

@@ -1,8 +1,7 @@
 #include "kvm/io/zip_writer.h"
 
-#include <cassert>
-
 #include "absl/strings/str_cat.h"
+#include "kvm/base/check.h"
 #include "kvm/io/crc32.h"
 #include "kvm/io/tensor_stream.h"
 #include "kvm/io/zip_format.h"
@@ -47,7 +46,7 @@ absl::Status ZipWriter::Append(absl::string_view bytes) {
 }
 
 absl::Status ZipWriter::Add(absl::string_view name, absl::string_view data) {
-  assert(name.size() <= 0xffff);
+  CheckAtMost(static_cast<int64_t>(name.size()), 0xffff, "name.size()");
   const Written entry = {std::string(name), data.size(), position_, Crc32(data)};
   const bool zip64 = NeedsZip64(entry.size);
   std::string extra;

@@ -26,16 +26,26 @@ void FailView(ViewShape got, int64_t rows, int64_t cols, const char* what, CallS
   std::abort();
 }
 
-bool Overlap(const char* a, ViewShape of_a, const char* b, ViewShape of_b, int64_t element) {
-  if (of_a.rows == 0 || of_a.cols == 0 || of_b.rows == 0 || of_b.cols == 0) return false;
-  const auto end = [element](const char* begin, const ViewShape& shape) {
-    return begin + ((shape.rows - 1) * shape.stride + shape.cols) * element;
-  };
-  if (end(a, of_a) <= b || end(b, of_b) <= a) return false;
-  if (of_a.rows == 1 || of_b.rows == 1 || of_a.stride != of_b.stride) {
-    // A single row may lie between two of the other's columns; what one row takes up is all there is to it.
-    return of_a.rows == 1 && of_b.rows == 1;
-  }
+namespace {
+
+// Whether a matrix without gaps takes up all of its memory, so that any element of another one there is one of its own.
+bool IsDense(const ViewShape& shape) { return shape.rows == 1 || shape.stride == shape.cols; }
+
+// Whether a row of `shape` from `rows` on reaches into the memory from `begin` to `end`.
+bool ReachesInto(const char* begin, const char* end, const char* rows, const ViewShape& shape, int64_t element) {
+  const int64_t cols = shape.cols * element, stride = shape.rows == 1 ? cols : shape.stride * element;
+  // The first row that does not end before.
+  const int64_t before = begin - (rows + cols);
+  const int64_t first = before < 0 ? 0 : before / stride + 1;
+  return first < shape.rows && rows + first * stride < end;
+}
+
+}  // namespace
+
+bool Interleaved(const char* a, ViewShape of_a, const char* b, ViewShape of_b, int64_t element) {
+  if (IsDense(of_a)) return ReachesInto(a, End(a, of_a, element), b, of_b, element);
+  if (IsDense(of_b)) return ReachesInto(b, End(b, of_b, element), a, of_a, element);
+  if (of_a.stride != of_b.stride) return false;
   // Rows equally far apart: where b begins within a's rows.
   const int64_t stride = of_a.stride * element;
   const int64_t offset = ((b - a) % stride + stride) % stride;

@@ -24,8 +24,19 @@ struct ViewShape {
 };
 [[noreturn, gnu::cold]] void FailView(ViewShape got, int64_t rows, int64_t cols, const char* what, CallSite site);
 
-// Whether elements of two matrices share memory; false where telling would mean to compare row by row.
-bool Overlap(const char* a, ViewShape of_a, const char* b, ViewShape of_b, int64_t element);
+// Whether matrices whose memory is not in different places have elements in common; false where telling would mean to
+// compare row by row.
+bool Interleaved(const char* a, ViewShape of_a, const char* b, ViewShape of_b, int64_t element);
+
+inline const char* End(const char* begin, const ViewShape& shape, int64_t element) {
+  return begin + ((shape.rows - 1) * shape.stride + shape.cols) * element;
+}
+
+inline bool Overlap(const char* a, const ViewShape& of_a, const char* b, const ViewShape& of_b, int64_t element) {
+  if (of_a.rows == 0 || of_a.cols == 0 || of_b.rows == 0 || of_b.cols == 0) return false;
+  if (End(a, of_a, element) <= b || End(b, of_b, element) <= a) return false;
+  return Interleaved(a, of_a, b, of_b, element);
+}
 
 template <typename T>
 ViewShape ShapeOf(const MatrixView<T>& view) {

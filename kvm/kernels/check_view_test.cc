@@ -49,6 +49,11 @@ TEST_F(CheckViewDeathTest, ApartAreOtherRowsAndOtherColumns) {
   NeedsApart(At(4, 10, 6), At(0, 10, 4));
   NeedsApart(At(20, 5, 4), At(4, 5, 6));
   NeedsApart(At(0, 1, 5), At(5, 1, 5));
+  // A row between the columns of another matrix, and a matrix without gaps in a gap.
+  NeedsApart(At(36, 1, 4), At(0, 10, 6));
+  NeedsApart(At(0, 10, 6), At(36, 1, 4));
+  NeedsApart(At(0, 10, 6), View(&memory_[46], 2, 2));
+  NeedsApart(At(0, 3, 6), View(&memory_[26], 10, 5));
   NeedsApart(At(0, 10, 10), At(0, 0, 10));
   NeedsApart(View(), View());
 }
@@ -60,6 +65,10 @@ TEST_F(CheckViewDeathTest, SharedElementsAreRefused) {
   EXPECT_DEATH(NeedsApart(At(0, 10, 5), At(4, 10, 6)), kMessage);
   EXPECT_DEATH(NeedsApart(At(4, 10, 6), At(0, 10, 5)), kMessage);
   EXPECT_DEATH(NeedsApart(At(0, 1, 5), At(4, 1, 5)), kMessage);
+  EXPECT_DEATH(NeedsApart(At(35, 1, 4), At(0, 10, 6)), kMessage);
+  EXPECT_DEATH(NeedsApart(At(0, 10, 6), At(36, 1, 5)), kMessage);
+  EXPECT_DEATH(NeedsApart(At(0, 10, 6), View(&memory_[45], 2, 2)), kMessage);
+  EXPECT_DEATH(NeedsApart(At(0, 3, 6), View(&memory_[25], 10, 5)), kMessage);
 }
 
 TEST_F(CheckViewDeathTest, InPlaceIsAllowedWhereItIsMeant) {

@@ -1,5 +1,10 @@
 #include "kvm/kernels/dtype.h"
 
+#include <cstdint>
+#include <iterator>
+
+#include "kvm/base/check.h"
+
 namespace kvm {
 namespace {
 
@@ -17,13 +22,17 @@ constexpr DTypeInfo kInfos[] = {
     {DType::kU64, "U64", 8},
 };
 
-const DTypeInfo& Info(DType dtype) { return kInfos[static_cast<int>(dtype)]; }
+const DTypeInfo& Info(DType dtype, CallSite site) {
+  const int64_t index = static_cast<int64_t>(dtype);
+  CheckBetween(index, 0, static_cast<int64_t>(std::size(kInfos)) - 1, "dtype", site);
+  return kInfos[index];
+}
 
 }  // namespace
 
-int64_t SizeOf(DType dtype) { return Info(dtype).size; }
+int64_t SizeOf(DType dtype) { return Info(dtype, CallSite::Here()).size; }
 
-absl::string_view Name(DType dtype) { return Info(dtype).name; }
+absl::string_view Name(DType dtype) { return Info(dtype, CallSite::Here()).name; }
 
 bool ParseDType(absl::string_view name, DType* dtype) {
   for (const DTypeInfo& info : kInfos) {

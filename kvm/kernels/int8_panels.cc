@@ -1,10 +1,11 @@
 #include "kvm/kernels/int8_panels.h"
 
 #include <algorithm>
-#include <cassert>
 #include <cmath>
 #include <cstring>
 #include <limits>
+
+#include "kvm/base/check.h"
 
 namespace kvm {
 namespace {
@@ -16,7 +17,7 @@ constexpr int64_t kBlockBytes = kScaleBytes + kScaleInputs * kPanelOutputs;
 }  // namespace
 
 float Int8Scale(float largest) {
-  assert(std::isfinite(largest));
+  Check(std::isfinite(largest) && largest >= 0, "largest to be finite and not negative");
   const float scale = largest / kLargest;
   if (scale < std::numeric_limits<float>::min()) return 0;
   // Rounded up, the scale of the largest floats would make infinity of 127.
@@ -26,11 +27,16 @@ float Int8Scale(float largest) {
 int8_t ToInt8(float w, float scale) {
   if (scale == 0) return 0;
   // In double the quotient is nowhere near enough to the wrong side of a half to round differently.
-  return static_cast<int8_t>(std::nearbyint(static_cast<double>(w) / scale));
+  const double number = std::nearbyint(static_cast<double>(w) / scale);
+  Check(std::abs(number) <= kLargest, "w to be a number of at most 127 times scale");
+  return static_cast<int8_t>(number);
 }
 
 void MakeInt8Panel(absl::Span<const float> rows, int64_t outputs, int64_t inputs, void* panel) {
-  assert(outputs <= kPanelOutputs && static_cast<int64_t>(rows.size()) == outputs * inputs);
+  CheckBetween(outputs, 0, kPanelOutputs, "outputs");
+  CheckAtLeast(inputs, 0, "inputs");
+  CheckEq(rows.size(), outputs * inputs, "rows.size()");
+  Check(panel != nullptr || inputs == 0, "panel in memory");
   auto* block = static_cast<unsigned char*>(panel);
   for (int64_t begin = 0; begin < inputs; begin += kScaleInputs) {
     const int64_t count = std::min(kScaleInputs, inputs - begin);
@@ -40,7 +46,12 @@ void MakeInt8Panel(absl::Span<const float> rows, int64_t outputs, int64_t inputs
     for (int64_t o = 0; o < outputs; ++o) {
       const absl::Span<const float> weights = rows.subspan(o * inputs + begin, count);
       float largest = 0;
-      for (const float w : weights) largest = std::max(largest, std::abs(w));
+      bool finite = true;
+      for (const float w : weights) {
+        finite = finite && std::isfinite(w);
+        largest = std::max(largest, std::abs(w));
+      }
+      Check(finite, "finite weights");
       scales[o] = Int8Scale(largest);
       for (int64_t i = 0; i < count; ++i) numbers[i * kPanelOutputs + o] = ToInt8(weights[i], scales[o]);
     }
@@ -49,7 +60,10 @@ void MakeInt8Panel(absl::Span<const float> rows, int64_t outputs, int64_t inputs
 }
 
 void CopyInt8Row(const PanelsView& panels, int64_t output, absl::Span<float> out) {
-  assert(panels.storage == DType::kI8 && static_cast<int64_t>(out.size()) == panels.inputs);
+  Check(panels.storage == DType::kI8, "panels of I8");
+  CheckBetween(output, 0, panels.outputs - 1, "output");
+  CheckEq(out.size(), panels.inputs, "out.size()");
+  Check(panels.data != nullptr || panels.inputs == 0, "panels to have data");
   const auto* const panel =
       static_cast<const unsigned char*>(panels.data) + output / kPanelOutputs * panels.panel_byte_size();
   const int64_t lane = output % kPanelOutputs;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "kvm/base/check.h"
 #include "kvm/kernels/aligned_buffer.h"
 
 namespace kvm {
@@ -21,6 +22,8 @@ Scratch::Scratch() = default;
 Scratch::~Scratch() = default;
 
 MatrixView<float> Scratch::Matrix(int64_t rows, int64_t cols) {
+  CheckAtLeast(rows, 0, "rows");
+  CheckAtLeast(cols, 0, "cols");
   const int64_t needed = std::max<int64_t>((rows * cols + kFloatsPerLine - 1) / kFloatsPerLine, 1) * kFloatsPerLine;
   if (blocks_.empty() || used_ + needed > blocks_[block_].capacity) {
     if (!blocks_.empty()) ++block_;

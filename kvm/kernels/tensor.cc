@@ -1,12 +1,12 @@
 #include "kvm/kernels/tensor.h"
 
-#include <cassert>
 #include <cmath>
 #include <cstring>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "kvm/base/check.h"
 #include "kvm/kernels/bfloat16.h"
 
 namespace kvm {
@@ -39,9 +39,9 @@ void ReadAs(const void* data, Convert convert, std::vector<float>& out) {
 }
 
 template <typename T>
-Tensor FromValues(DType dtype, Shape shape, absl::Span<const T> values) {
+Tensor FromValues(DType dtype, Shape shape, absl::Span<const T> values, CallSite site) {
+  CheckEq(values.size(), NumElements(shape), "values.size()", site);
   Tensor tensor(dtype, std::move(shape));
-  assert(tensor.num_elements() == static_cast<int64_t>(values.size()));
   if (!values.empty()) std::memcpy(tensor.bytes(), values.data(), values.size() * sizeof(T));
   return tensor;
 }
@@ -50,7 +50,12 @@ Tensor FromValues(DType dtype, Shape shape, absl::Span<const T> values) {
 
 int64_t NumElements(absl::Span<const int64_t> shape) {
   int64_t elements = 1;
-  for (int64_t extent : shape) elements *= extent;
+  bool fits = true;
+  for (const int64_t extent : shape) {
+    CheckAtLeast(extent, 0, "extent");
+    fits = !__builtin_mul_overflow(elements, extent, &elements) && fits;
+  }
+  Check(fits, "a number of elements that fits int64");
   return elements;
 }
 
@@ -59,6 +64,7 @@ std::string ToString(absl::Span<const int64_t> shape) { return absl::StrCat("[",
 std::vector<float> ReadFloats(const TensorView& tensor) {
   std::vector<float> out(tensor.num_elements());
   if (out.empty()) return out;
+  Check(tensor.data != nullptr, "tensor to have data");
   const auto cast = [](auto x) { return static_cast<float>(x); };
   switch (tensor.dtype) {
     case DType::kBool:
@@ -111,11 +117,11 @@ Tensor::Tensor(DType dtype, Shape shape)
 }
 
 Tensor Tensor::FromFloats(Shape shape, absl::Span<const float> values) {
-  return FromValues(DType::kF32, std::move(shape), values);
+  return FromValues(DType::kF32, std::move(shape), values, CallSite::Here());
 }
 
 Tensor Tensor::FromInts(Shape shape, absl::Span<const int64_t> values) {
-  return FromValues(DType::kI64, std::move(shape), values);
+  return FromValues(DType::kI64, std::move(shape), values, CallSite::Here());
 }
 
 Tensor Tensor::Clone() const {
@@ -130,17 +136,17 @@ Tensor Tensor::Clone() const {
 }
 
 absl::Span<const float> Tensor::floats() const {
-  assert(dtype_ == DType::kF32);
+  Check(dtype_ == DType::kF32, "a tensor of F32");
   return {static_cast<const float*>(bytes()), static_cast<size_t>(num_elements())};
 }
 
 absl::Span<float> Tensor::floats() {
-  assert(dtype_ == DType::kF32);
+  Check(dtype_ == DType::kF32, "a tensor of F32");
   return {static_cast<float*>(bytes()), static_cast<size_t>(num_elements())};
 }
 
 absl::Span<const int64_t> Tensor::ints() const {
-  assert(dtype_ == DType::kI64);
+  Check(dtype_ == DType::kI64, "a tensor of I64");
   return {static_cast<const int64_t*>(bytes()), static_cast<size_t>(num_elements())};
 }
 

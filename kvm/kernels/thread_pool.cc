@@ -4,15 +4,18 @@
 
 #include <algorithm>
 #include <atomic>
-#include <cassert>
 #include <condition_variable>
+#include <exception>
 #include <fstream>
 #include <mutex>
 #include <set>
 #include <string>
 #include <system_error>
 #include <thread>
+#include <utility>
 #include <vector>
+
+#include "kvm/base/check.h"
 
 namespace kvm {
 namespace {
@@ -59,6 +62,7 @@ struct ThreadPool::Impl {
       // Spinning would only take the core from the thread that is being waited for.
       if (oversubscribe) spins = 0;
     }
+    num_threads = std::min(num_threads, static_cast<int>(kInsideMask));
     helpers.reserve(num_threads - 1);
     try {
       for (int i = 1; i < num_threads; ++i) helpers.emplace_back([this] { Help(); });
@@ -80,7 +84,9 @@ struct ThreadPool::Impl {
     body = &loop_body;
     count = loop_count;
     next.store(0, std::memory_order_relaxed);
-    const uint64_t loop = (state.load(std::memory_order_relaxed) >> kLoopShift) + 1;
+    const uint64_t before = state.load(std::memory_order_relaxed);
+    Check((before & kOpen) == 0, "no other loop on this pool at the same time");
+    const uint64_t loop = (before >> kLoopShift) + 1;
     state.store(loop << kLoopShift | kOpen);
     if (sleepers.load() != 0) {
       // A helper that has counted itself asleep but does not wait yet holds the mutex.
@@ -90,10 +96,17 @@ struct ThreadPool::Impl {
     TakeIterations();
     state.fetch_and(~kOpen, std::memory_order_acq_rel);
     WaitUntilEmpty();
+    if (failure != nullptr) std::rethrow_exception(std::exchange(failure, nullptr));
   }
 
   void TakeIterations() {
-    for (int64_t i; (i = next.fetch_add(1, std::memory_order_relaxed)) < count;) (*body)(i);
+    try {
+      for (int64_t i; (i = next.fetch_add(1, std::memory_order_relaxed)) < count;) (*body)(i);
+    } catch (...) {
+      next.store(count, std::memory_order_relaxed);
+      std::lock_guard<std::mutex> lock(mutex);
+      if (failure == nullptr) failure = std::current_exception();
+    }
   }
 
   bool Empty() const { return (state.load(std::memory_order_acquire) & kInsideMask) == 0; }
@@ -154,6 +167,7 @@ struct ThreadPool::Impl {
   const absl::FunctionRef<void(int64_t)>* body = nullptr;
   int64_t count = 0;
   std::atomic<int64_t> next{0};
+  std::exception_ptr failure;  // what a body threw first
 
   std::atomic<uint64_t> state{0};
   std::atomic<int> sleepers{0};
@@ -166,9 +180,9 @@ struct ThreadPool::Impl {
   std::vector<std::thread> helpers;
 };
 
-ThreadPool::ThreadPool(int num_threads, bool oversubscribe)
-    : impl_(std::make_unique<Impl>(num_threads, oversubscribe)) {
-  assert(num_threads >= 1);
+ThreadPool::ThreadPool(int num_threads, bool oversubscribe) : impl_(nullptr) {
+  CheckAtLeast(num_threads, 1, "num_threads");
+  impl_ = std::make_unique<Impl>(num_threads, oversubscribe);
 }
 
 ThreadPool::~ThreadPool() = default;
@@ -178,6 +192,7 @@ std::pmr::memory_resource* ThreadPool::memory() const { return &impl_->memory; }
 int ThreadPool::num_threads() const { return static_cast<int>(impl_->helpers.size()) + 1; }
 
 void ThreadPool::ParallelFor(int64_t count, absl::FunctionRef<void(int64_t)> body) {
+  CheckAtLeast(count, 0, "count");
   if (count <= 1 || impl_->helpers.empty()) {
     for (int64_t i = 0; i < count; ++i) body(i);
     return;
@@ -186,7 +201,8 @@ void ThreadPool::ParallelFor(int64_t count, absl::FunctionRef<void(int64_t)> bod
 }
 
 void ThreadPool::ParallelForRanges(int64_t count, int64_t grain, absl::FunctionRef<void(int64_t, int64_t)> body) {
-  assert(grain >= 1);
+  CheckAtLeast(count, 0, "count");
+  CheckAtLeast(grain, 1, "grain");
   ParallelFor((count + grain - 1) / grain, [&](int64_t range) {
     const int64_t begin = range * grain;
     body(begin, std::min(begin + grain, count));

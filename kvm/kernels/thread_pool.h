@@ -33,7 +33,8 @@ class ThreadPool {
   // As many as there are, the calling thread among them.
   int num_threads() const;
 
-  // Calls body(i) once for every 0 <= i < count, in any order and on any thread, and returns when all are done.
+  // Calls body(i) once for every 0 <= i < count, in any order and on any thread, and returns when all are done. When a
+  // body throws, on whatever thread, iterations that have not begun are left out, and what it threw comes out of here.
   void ParallelFor(int64_t count, absl::FunctionRef<void(int64_t)> body);
 
   // Cuts 0..count into ranges of `grain` (the last may be shorter) and calls body(begin, end) once for each.

@@ -5,6 +5,7 @@
 #include <atomic>
 #include <chrono>
 #include <mutex>
+#include <new>
 #include <set>
 #include <thread>
 #include <vector>
@@ -67,15 +68,48 @@ TEST_P(ThreadPoolTest, LoopsAfterAPauseStillRun) {
 
 INSTANTIATE_TEST_SUITE_P(Threads, ThreadPoolTest, ::testing::Values(1, 2, 3, 8, 40));
 
+// Each iteration waits for the other: one thread alone would never see both. The pool has its second thread on a single
+// processor, too, where a wait gives way to it.
 TEST(ThreadPoolTest, IterationsRunAtTheSameTime) {
-  ThreadPool pool(2);
+  ThreadPool pool(2, /*oversubscribe=*/true);
+  ASSERT_EQ(pool.num_threads(), 2);
   std::atomic<int> arrived{0};
-  // Each iteration waits for the other: one thread alone would never finish.
   pool.ParallelFor(2, [&](int64_t) {
     ++arrived;
-    while (arrived < 2) std::this_thread::yield();
+    const auto start = std::chrono::steady_clock::now();
+    while (arrived < 2 && std::chrono::steady_clock::now() - start < std::chrono::seconds(60)) {
+      std::this_thread::yield();
+    }
+    EXPECT_EQ(arrived, 2);
   });
-  EXPECT_EQ(arrived, 2);
+}
+
+TEST(ThreadPoolTest, HasNoMoreThreadsThanProcessors) {
+  ThreadPool pool(1000);
+  EXPECT_GE(pool.num_threads(), 1);
+  EXPECT_LE(pool.num_threads(), static_cast<int>(std::thread::hardware_concurrency()));
+}
+
+TEST_P(ThreadPoolTest, WhatABodyThrowsEndsTheLoopAndComesOut) {
+  ThreadPool pool(GetParam(), /*oversubscribe=*/true);
+  for (int loop = 0; loop < 20; ++loop) {
+    std::atomic<int> inside{0};
+    EXPECT_THROW(pool.ParallelFor(1000,
+                                  [&](int64_t i) {
+                                    ++inside;
+                                    if (i == 13 * loop) {
+                                      --inside;
+                                      throw std::bad_alloc();
+                                    }
+                                    --inside;
+                                  }),
+                 std::bad_alloc);
+    EXPECT_EQ(inside, 0) << "a body runs on";
+    std::atomic<int64_t> sum{0};
+    pool.ParallelFor(100, [&](int64_t i) { sum += i; });
+    EXPECT_EQ(sum, 4950);
+  }
+  EXPECT_THROW(pool.ParallelFor(100, [](int64_t) { throw std::bad_alloc(); }), std::bad_alloc);
 }
 
 // Threads whose stacks fit no address space stand in for a system that grants no more.

@@ -4,6 +4,8 @@
 #include <cmath>
 #include <limits>
 
+#include "kvm/base/check.h"
+
 namespace kvm {
 namespace {
 
@@ -35,6 +37,10 @@ int64_t Budget(const SlotBudget& budget, int64_t context_length) {
 
 int64_t TargetRows(const SlotBudget& budget, int64_t context_length, int64_t available, int64_t chunk_len,
                    int64_t present_rows) {
+  CheckAtLeast(context_length, 0, "context_length");
+  CheckAtLeast(available, 0, "available");
+  CheckAtLeast(chunk_len, 0, "chunk_len");
+  CheckAtLeast(present_rows, 0, "present_rows");
   const bool cap_fits = budget.max_chunks <= std::numeric_limits<int64_t>::max() / std::max<int64_t>(chunk_len, 1);
   const int64_t cap = cap_fits ? budget.max_chunks * chunk_len : std::numeric_limits<int64_t>::max();
   return std::max(std::min({Budget(budget, context_length), available, cap}), present_rows);

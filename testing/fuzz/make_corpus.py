@@ -113,8 +113,12 @@ def make_config():
 
 
 def make_tokenizers():
-    for kind in ("gpt2", "llama", "qwen", "steps"):
-        fields = json.loads((TESTING / "data/tokenizers" / f"{kind}.json").read_text())
+    for kind in ("gpt2", "llama", "qwen", "steps", "lengths"):
+        source = "gpt2" if kind == "lengths" else kind
+        fields = json.loads((TESTING / "data/tokenizers" / f"{source}.json").read_text())
+        if kind == "lengths":
+            fields["truncation"] = {"max_length": 2, "strategy": "LongestFirst"}
+            fields["padding"] = {"strategy": {"Fixed": 8}, "pad_id": 0}
         # A few tokens say as much to a fuzzer as all do.
         vocabulary = dict(list(fields["model"]["vocab"].items())[:40])
         fields["model"]["vocab"] = vocabulary

@@ -1,9 +1,10 @@
 #include "kvm/kernels/cpu/chunked_delta.h"
 
 #include <algorithm>
-#include <cassert>
 #include <cstdint>
 #include <cstring>
+
+#include "kvm/kernels/cpu/recurrence_checks.h"
 
 // Highway includes this very file once per instruction set.
 #undef HWY_TARGET_INCLUDE
@@ -226,8 +227,8 @@ void ScoreTokens(int64_t t, int64_t first_write, Work& work) {
 
 // Fills the scores of the chunk's n tokens and decays its writes to its end.
 void Score(int64_t n, Work& work) {
-  constexpr int64_t kTokens = 4;
-  assert(work.chunk % kTokens == 0);  // ScoreTokens writes four rows of scores
+  constexpr int64_t kTokens = 4;  // ScoreTokens writes four rows of scores
+  static_assert(kMaxWrites / 2 % kTokens == 0, "the chunks of one and of two writes a token are whole fours of tokens");
   // Tokens that fill up the last four decay nothing.
   for (int64_t t = n; t % kTokens != 0; ++t) std::fill_n(work.w + t * work.key_stride, work.dim, 1.0f);
   for (int64_t first_write = 0; first_write < n * work.num_writes; first_write += Lanes()) {
@@ -357,14 +358,15 @@ HWY_EXPORT(Wkv7Impl);
 HWY_EXPORT(DeltaRuleImpl);
 
 void ChunkedWkv7(absl::Span<const Wkv7Head> heads, ThreadPool& pool) {
-  pool.ParallelFor(static_cast<int64_t>(heads.size()), [&](int64_t h) { HWY_DYNAMIC_DISPATCH(Wkv7Impl)(heads[h]); });
+  for (const Wkv7Head& head : heads) CheckHead(head, CallSite::Here());
+  const auto run = HWY_DYNAMIC_DISPATCH(Wkv7Impl);
+  pool.ParallelFor(static_cast<int64_t>(heads.size()), [&](int64_t h) { run(heads[h]); });
 }
 
 void ChunkedDeltaRule(absl::Span<const DeltaRuleHead> heads, ThreadPool& pool) {
-  pool.ParallelFor(static_cast<int64_t>(heads.size()), [&](int64_t h) {
-    assert(heads[h].decay.cols == 1 || heads[h].decay.cols == heads[h].k.cols);
-    HWY_DYNAMIC_DISPATCH(DeltaRuleImpl)(heads[h]);
-  });
+  for (const DeltaRuleHead& head : heads) CheckHead(head, CallSite::Here());
+  const auto run = HWY_DYNAMIC_DISPATCH(DeltaRuleImpl);
+  pool.ParallelFor(static_cast<int64_t>(heads.size()), [&](int64_t h) { run(heads[h]); });
 }
 
 }  // namespace kvm

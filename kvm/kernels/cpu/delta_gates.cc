@@ -1,9 +1,12 @@
 #include "kvm/kernels/cpu/delta_gates.h"
 
 #include <algorithm>
-#include <cassert>
 #include <cmath>
 #include <cstddef>
+#include <cstdint>
+
+#include "kvm/base/check.h"
+#include "kvm/kernels/check_view.h"
 
 // Highway includes this very file once per instruction set.
 #undef HWY_TARGET_INCLUDE
@@ -141,27 +144,45 @@ HWY_EXPORT(SoftplusDecayImpl);
 HWY_EXPORT(BoundedDecayImpl);
 HWY_EXPORT(GatedRmsNormImpl);
 
+namespace {
+
+void CheckDecays(MatrixView<float> y, absl::Span<const float> rate, absl::Span<const float> bias, CallSite site) {
+  CheckView(y, "y", site);
+  CheckEq(rate.size(), y.cols, "rate.size()", site);
+  CheckEq(bias.size(), y.cols, "bias.size()", site);
+}
+
+}  // namespace
+
 void DeltaUnitLength(MatrixView<float> x, int64_t head_dim, float scale) {
-  assert(head_dim > 0 && x.cols % head_dim == 0);
+  CheckView(x, "x");
+  CheckAtLeast(head_dim, 1, "head_dim");
+  CheckEq(x.cols % head_dim, 0, "x.cols % head_dim");
   HWY_DYNAMIC_DISPATCH(DeltaUnitLengthImpl)(x, head_dim, scale);
 }
 
-void ScaledSigmoid(MatrixView<float> y, float scale) { HWY_DYNAMIC_DISPATCH(ScaledSigmoidImpl)(y, scale); }
+void ScaledSigmoid(MatrixView<float> y, float scale) {
+  CheckView(y, "y");
+  HWY_DYNAMIC_DISPATCH(ScaledSigmoidImpl)(y, scale);
+}
 
 void SoftplusDecay(MatrixView<float> y, absl::Span<const float> rate, absl::Span<const float> bias) {
-  assert(y.cols == static_cast<int64_t>(rate.size()) && rate.size() == bias.size());
+  CheckDecays(y, rate, bias, CallSite::Here());
   HWY_DYNAMIC_DISPATCH(SoftplusDecayImpl)(y, rate.data(), bias.data());
 }
 
 void BoundedDecay(MatrixView<float> y, absl::Span<const float> rate, absl::Span<const float> bias, float lower_bound) {
-  assert(y.cols == static_cast<int64_t>(rate.size()) && rate.size() == bias.size() && lower_bound < 0);
+  CheckDecays(y, rate, bias, CallSite::Here());
+  Check(lower_bound < 0, "lower_bound to be negative");
   HWY_DYNAMIC_DISPATCH(BoundedDecayImpl)(y, rate.data(), bias.data(), lower_bound);
 }
 
 void GatedRmsNorm(MatrixView<float> x, absl::Span<const float> weight, float epsilon, MatrixView<const float> gate) {
   const int64_t head_dim = static_cast<int64_t>(weight.size());
-  assert(head_dim > 0 && x.cols % head_dim == 0);
-  assert(gate.data == nullptr || (gate.rows == x.rows && gate.cols == x.cols));
+  CheckView(x, "x");
+  CheckAtLeast(head_dim, 1, "weight.size()");
+  CheckEq(x.cols % head_dim, 0, "x.cols % weight.size()");
+  if (gate.data != nullptr) CheckView(gate, x.rows, x.cols, "gate");
   HWY_DYNAMIC_DISPATCH(GatedRmsNormImpl)(x, weight.data(), head_dim, epsilon, gate);
 }
 

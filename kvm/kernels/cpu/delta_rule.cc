@@ -1,11 +1,11 @@
 #include "kvm/kernels/cpu/delta_rule.h"
 
 #include <algorithm>
-#include <cassert>
 #include <cstdint>
 #include <cstring>
 #include <memory_resource>
 
+#include "kvm/kernels/cpu/recurrence_checks.h"
 #include "kvm/kernels/work_buffer.h"
 
 // Highway includes this very file once per instruction set.
@@ -152,12 +152,9 @@ namespace kvm {
 HWY_EXPORT(DeltaRuleHeadImpl);
 
 void DeltaRule(absl::Span<const DeltaRuleHead> heads, ThreadPool& pool) {
-  pool.ParallelFor(static_cast<int64_t>(heads.size()), [&](int64_t h) {
-    const DeltaRuleHead& head = heads[static_cast<size_t>(h)];
-    assert(head.decay.cols == 1 || head.decay.cols == head.k.cols);
-    assert(head.q.cols == head.k.cols && head.out.cols == head.v.cols && head.out.rows == head.k.rows);
-    HWY_DYNAMIC_DISPATCH(DeltaRuleHeadImpl)(head, pool.memory());
-  });
+  for (const DeltaRuleHead& head : heads) CheckHead(head, CallSite::Here());
+  const auto run = HWY_DYNAMIC_DISPATCH(DeltaRuleHeadImpl);
+  pool.ParallelFor(static_cast<int64_t>(heads.size()), [&](int64_t h) { run(heads[h], pool.memory()); });
 }
 
 }  // namespace kvm

@@ -1,9 +1,12 @@
 #include "kvm/kernels/cpu/elementwise.h"
 
 #include <algorithm>
-#include <cassert>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
+
+#include "kvm/base/check.h"
+#include "kvm/kernels/check_view.h"
 
 // Highway includes this very file once per instruction set.
 #undef HWY_TARGET_INCLUDE
@@ -153,70 +156,91 @@ HWY_EXPORT(SoftCapImpl);
 HWY_EXPORT(SoftmaxWeightsImpl);
 HWY_EXPORT(Rwkv7DecayImpl);
 
-void CheckShape(MatrixView<float> y, MatrixView<const float> x) {
-  assert(y.rows == x.rows && y.cols == x.cols);
-  static_cast<void>(y);
-  static_cast<void>(x);
+void CheckInput(MatrixView<float> y, MatrixView<const float> x, const char* name, CallSite site) {
+  CheckView(x, y.rows, y.cols, name, site);
+  CheckSameOrApart(y, x, "y to be the other matrix or apart from it", site);
 }
 
-void CheckShape(MatrixView<float> y, absl::Span<const float> row) {
-  assert(y.cols == static_cast<int64_t>(row.size()));
-  static_cast<void>(y);
-  static_cast<void>(row);
+void CheckInput(MatrixView<float> y, absl::Span<const float> row, CallSite site) {
+  CheckEq(row.size(), y.cols, "bias.size()", site);
 }
 
 }  // namespace
 
 void AddScaled(MatrixView<float> y, float scale, MatrixView<const float> x) {
-  CheckShape(y, x);
+  CheckView(y, "y");
+  CheckInput(y, x, "x", CallSite::Here());
   HWY_DYNAMIC_DISPATCH(AddScaledImpl)(y, scale, x);
 }
 
 void Blend(MatrixView<float> y, float a, float b, MatrixView<const float> x) {
-  CheckShape(y, x);
+  CheckView(y, "y");
+  CheckInput(y, x, "x", CallSite::Here());
   HWY_DYNAMIC_DISPATCH(BlendImpl)(y, a, b, x);
 }
 
 void Multiply(MatrixView<float> y, MatrixView<const float> x) {
-  CheckShape(y, x);
+  CheckView(y, "y");
+  CheckInput(y, x, "x", CallSite::Here());
   HWY_DYNAMIC_DISPATCH(MultiplyImpl)(y, x);
 }
 
-void ReluSquared(MatrixView<float> y) { HWY_DYNAMIC_DISPATCH(ReluSquaredImpl)(y); }
+void ReluSquared(MatrixView<float> y) {
+  CheckView(y, "y");
+  HWY_DYNAMIC_DISPATCH(ReluSquaredImpl)(y);
+}
 
-void Tanh(MatrixView<float> y) { HWY_DYNAMIC_DISPATCH(TanhImpl)(y); }
+void Tanh(MatrixView<float> y) {
+  CheckView(y, "y");
+  HWY_DYNAMIC_DISPATCH(TanhImpl)(y);
+}
 
-void Sigmoid(MatrixView<float> y) { HWY_DYNAMIC_DISPATCH(SigmoidImpl)(y); }
+void Sigmoid(MatrixView<float> y) {
+  CheckView(y, "y");
+  HWY_DYNAMIC_DISPATCH(SigmoidImpl)(y);
+}
 
-void Silu(MatrixView<float> y) { HWY_DYNAMIC_DISPATCH(SiluImpl)(y); }
+void Silu(MatrixView<float> y) {
+  CheckView(y, "y");
+  HWY_DYNAMIC_DISPATCH(SiluImpl)(y);
+}
 
 void BiasedSigmoid(MatrixView<float> y, absl::Span<const float> bias) {
-  CheckShape(y, bias);
+  CheckView(y, "y");
+  CheckInput(y, bias, CallSite::Here());
   HWY_DYNAMIC_DISPATCH(BiasedSigmoidImpl)(y, bias);
 }
 
 void SigmoidBlend(MatrixView<float> y, MatrixView<const float> target, absl::Span<const float> bias,
                   MatrixView<const float> gate) {
-  CheckShape(y, target);
-  CheckShape(y, bias);
-  CheckShape(y, gate);
+  CheckView(y, "y");
+  CheckInput(y, target, "target", CallSite::Here());
+  CheckInput(y, bias, CallSite::Here());
+  CheckInput(y, gate, "gate", CallSite::Here());
   HWY_DYNAMIC_DISPATCH(SigmoidBlendImpl)(y, target, bias, gate);
 }
 
-void OnePlusElu(MatrixView<float> y) { HWY_DYNAMIC_DISPATCH(OnePlusEluImpl)(y); }
+void OnePlusElu(MatrixView<float> y) {
+  CheckView(y, "y");
+  HWY_DYNAMIC_DISPATCH(OnePlusEluImpl)(y);
+}
 
 void SoftCap(MatrixView<float> y, float cap) {
-  assert(cap > 0);
+  CheckView(y, "y");
+  Check(cap > 0, "cap to be positive");
   HWY_DYNAMIC_DISPATCH(SoftCapImpl)(y, cap);
 }
 
 void SoftmaxWeights(MatrixView<float> y, float largest, float temperature) {
-  assert(temperature >= 0);
+  CheckView(y, "y");
+  Check(temperature >= 0 && temperature <= std::numeric_limits<float>::max(),
+        "temperature to be finite and not negative");
   HWY_DYNAMIC_DISPATCH(SoftmaxWeightsImpl)(y, largest, temperature);
 }
 
 void Rwkv7Decay(MatrixView<float> y, absl::Span<const float> bias) {
-  CheckShape(y, bias);
+  CheckView(y, "y");
+  CheckInput(y, bias, CallSite::Here());
   HWY_DYNAMIC_DISPATCH(Rwkv7DecayImpl)(y, bias);
 }
 

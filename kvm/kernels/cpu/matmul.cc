@@ -1,13 +1,13 @@
 #include "kvm/kernels/cpu/matmul.h"
 
 #include <algorithm>
-#include <cassert>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
 #include <type_traits>
 
 #include "kvm/kernels/aligned_buffer.h"
+#include "kvm/kernels/check_view.h"
 
 // Highway includes this very file once per instruction set.
 #undef HWY_TARGET_INCLUDE
@@ -92,7 +92,9 @@ HWY_INLINE Column<W> ColumnAt(const PackedMatrix& w, int64_t first_input, int64_
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(D()));
   const int64_t count = std::clamp<int64_t>(std::min(end, w.outputs()) - first, 0, lanes);
   if (count == 0) first = 0;
-  const W* panel = static_cast<const W*>(w.panel(first / kPanel));
+  const PanelsView& view = w.view();
+  const W* panel =
+      static_cast<const W*>(view.data) + first / kPanel * (view.panel_byte_size() / static_cast<int64_t>(sizeof(W)));
   panel += std::is_same_v<W, int8_t> ? first_input / kScaleInputs * kInt8Run : first_input * kPanel;
   return {panel, first % kPanel, first, static_cast<size_t>(count)};
 }
@@ -357,7 +359,9 @@ Grain ChooseGrain(int64_t rows, int64_t panels, int num_threads) {
 }  // namespace
 
 void MatMul(MatrixView<const float> x, const PackedMatrix& w, MatrixView<float> out, ThreadPool& pool) {
-  assert(x.cols == w.inputs() && out.cols == w.outputs() && x.rows == out.rows);
+  CheckView(x, x.rows, w.inputs(), "x");
+  CheckView(out, x.rows, w.outputs(), "out");
+  CheckApart(out, x, "out to share no memory with x");
   if (x.rows == 0 || w.outputs() == 0) return;
   const auto multiply = HWY_DYNAMIC_DISPATCH(MultiplyOutputs);
   if (x.rows * w.inputs() * w.outputs() < kMulAddsWorthSharing) {

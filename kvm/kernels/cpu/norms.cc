@@ -1,9 +1,12 @@
 #include "kvm/kernels/cpu/norms.h"
 
 #include <algorithm>
-#include <cassert>
 #include <cmath>
 #include <cstddef>
+#include <cstdint>
+
+#include "kvm/base/check.h"
+#include "kvm/kernels/check_view.h"
 
 // Highway includes this very file once per instruction set.
 #undef HWY_TARGET_INCLUDE
@@ -57,33 +60,59 @@ namespace kvm {
 HWY_EXPORT(NormalizeRunsImpl);
 HWY_EXPORT(ScaleRunsToUnitLength);
 
+namespace {
+
+// Runs of n columns each, of which every one but the first has its own weights when `own_weights`.
+void CheckRuns(MatrixView<const float> x, int64_t n, absl::Span<const float> weight, absl::Span<const float> bias,
+               bool own_weights, MatrixView<float> out, CallSite site) {
+  CheckAtLeast(n, 1, "columns that are normalized together", site);
+  CheckView(x, "x", site);
+  CheckEq(x.cols % n, 0, "x.cols modulo the columns that are normalized together", site);
+  CheckEq(weight.size(), own_weights ? x.cols : n, "weight.size()", site);
+  CheckEq(bias.size(), weight.size(), "bias.size()", site);
+  CheckView(out, x.rows, x.cols, "out", site);
+  CheckSameOrApart(out, x, "out to be x or apart from it", site);
+}
+
+void CheckHeads(MatrixView<const float> x, int64_t head_dim, MatrixView<float> out, CallSite site) {
+  CheckAtLeast(head_dim, 1, "head_dim", site);
+  CheckView(x, "x", site);
+  CheckEq(x.cols % head_dim, 0, "x.cols % head_dim", site);
+  CheckView(out, x.rows, x.cols, "out", site);
+  CheckSameOrApart(out, x, "out to be x or apart from it", site);
+}
+
+}  // namespace
+
 void LayerNorm(MatrixView<const float> x, absl::Span<const float> weight, absl::Span<const float> bias, float epsilon,
                MatrixView<float> out) {
-  GroupNorm(x, 1, weight, bias, epsilon, out);
+  CheckRuns(x, x.cols, weight, bias, /*own_weights=*/false, out, CallSite::Here());
+  HWY_DYNAMIC_DISPATCH(NormalizeRunsImpl)(x, x.cols, weight.data(), bias.data(), 0, epsilon, out);
 }
 
 void HeadLayerNorm(MatrixView<const float> x, absl::Span<const float> weight, absl::Span<const float> bias,
                    float epsilon, MatrixView<float> out) {
   const int64_t n = static_cast<int64_t>(weight.size());
-  assert(n > 0 && x.cols % n == 0 && bias.size() == weight.size());
+  CheckRuns(x, n, weight, bias, /*own_weights=*/false, out, CallSite::Here());
   HWY_DYNAMIC_DISPATCH(NormalizeRunsImpl)(x, n, weight.data(), bias.data(), 0, epsilon, out);
 }
 
 void GroupNorm(MatrixView<const float> x, int64_t groups, absl::Span<const float> weight, absl::Span<const float> bias,
                float epsilon, MatrixView<float> out) {
-  assert(x.cols > 0 && x.cols % groups == 0);
-  assert(static_cast<int64_t>(weight.size()) == x.cols && bias.size() == weight.size());
+  CheckAtLeast(groups, 1, "groups");
+  CheckEq(x.cols % groups, 0, "x.cols % groups");
   const int64_t n = x.cols / groups;
+  CheckRuns(x, n, weight, bias, /*own_weights=*/true, out, CallSite::Here());
   HWY_DYNAMIC_DISPATCH(NormalizeRunsImpl)(x, n, weight.data(), bias.data(), n, epsilon, out);
 }
 
 void HeadUnitLength(MatrixView<const float> x, int64_t head_dim, float floor, MatrixView<float> out) {
-  assert(head_dim > 0 && x.cols % head_dim == 0);
+  CheckHeads(x, head_dim, out, CallSite::Here());
   HWY_DYNAMIC_DISPATCH(ScaleRunsToUnitLength)(x, head_dim, floor, 0.0f, out);
 }
 
 void HeadSoftUnitLength(MatrixView<const float> x, int64_t head_dim, float epsilon, MatrixView<float> out) {
-  assert(head_dim > 0 && x.cols % head_dim == 0);
+  CheckHeads(x, head_dim, out, CallSite::Here());
   HWY_DYNAMIC_DISPATCH(ScaleRunsToUnitLength)(x, head_dim, 0.0f, epsilon, out);
 }
 

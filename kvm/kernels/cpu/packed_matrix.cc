@@ -1,16 +1,28 @@
 #include <algorithm>
-#include <cassert>
+#include <cstdint>
 #include <vector>
 
+#include "kvm/base/check.h"
 #include "kvm/kernels/bfloat16.h"
 #include "kvm/kernels/cpu/matmul.h"
 #include "kvm/kernels/int8_panels.h"
 
 namespace kvm {
+namespace {
+
+void CheckStorage(DType storage, CallSite site) {
+  Check(storage == DType::kF32 || storage == DType::kBF16 || storage == DType::kI8, "storage to be F32, BF16 or I8",
+        site);
+}
+
+}  // namespace
 
 PackedMatrix PackedMatrix::Pack(const TensorView& weight, DType storage) {
-  assert(weight.shape.size() == 2);
-  assert(storage == DType::kF32 || storage == DType::kBF16 || storage == DType::kI8);
+  CheckEq(weight.shape.size(), 2, "dimensions of weight");
+  CheckAtLeast(weight.shape[0], 0, "outputs");
+  CheckAtLeast(weight.shape[1], 0, "inputs");
+  Check(weight.data != nullptr || weight.num_elements() == 0, "weight to have data");
+  CheckStorage(storage, CallSite::Here());
   const int64_t outputs = weight.shape[0], inputs = weight.shape[1];
   PackedMatrix packed;
   packed.view_ = {storage, outputs, inputs, nullptr};
@@ -41,13 +53,20 @@ PackedMatrix PackedMatrix::Pack(const TensorView& weight, DType storage) {
 }
 
 PackedMatrix PackedMatrix::Borrow(const PanelsView& panels) {
-  assert(panels.storage == DType::kF32 || panels.storage == DType::kBF16 || panels.storage == DType::kI8);
+  CheckStorage(panels.storage, CallSite::Here());
+  CheckAtLeast(panels.outputs, 0, "panels.outputs");
+  CheckAtLeast(panels.inputs, 0, "panels.inputs");
+  Check(panels.data != nullptr || panels.byte_size() == 0, "panels to have data");
+  const int64_t alignment = SizeOf(panels.storage == DType::kI8 ? DType::kF32 : panels.storage);
+  CheckEq(static_cast<int64_t>(reinterpret_cast<uintptr_t>(panels.data)) % alignment, 0,
+          "panels.data modulo its alignment");
   PackedMatrix packed;
   packed.view_ = panels;
   return packed;
 }
 
 const void* PackedMatrix::panel(int64_t p) const {
+  CheckBetween(p, 0, view_.num_panels() - 1, "p");
   return static_cast<const unsigned char*>(view_.data) + p * view_.panel_byte_size();
 }
 

@@ -1,11 +1,13 @@
 #include "kvm/kernels/cpu/rotary.h"
 
 #include <algorithm>
-#include <cassert>
 #include <cmath>
 #include <cstddef>
+#include <cstdint>
 
+#include "kvm/base/check.h"
 #include "kvm/kernels/bfloat16.h"
+#include "kvm/kernels/check_view.h"
 
 // Highway includes this very file once per instruction set.
 #undef HWY_TARGET_INCLUDE
@@ -69,7 +71,9 @@ namespace kvm {
 HWY_EXPORT(TurnHeads);
 
 std::vector<float> RotaryFrequencies(int64_t rotary_dim, double theta) {
-  assert(rotary_dim >= 0 && rotary_dim % 2 == 0 && theta > 0);
+  CheckAtLeast(rotary_dim, 0, "rotary_dim");
+  CheckEq(rotary_dim % 2, 0, "rotary_dim % 2");
+  Check(theta > 0, "theta to be positive");
   const int64_t n = rotary_dim / 2;
   std::vector<float> freqs(n, 1.0f);
   if (n < 2) return freqs;
@@ -85,8 +89,10 @@ std::vector<float> RotaryFrequencies(int64_t rotary_dim, double theta) {
 
 void RotaryTable(absl::Span<const float> freqs, int64_t first_position, DType table, MatrixView<float> cos,
                  MatrixView<float> sin) {
-  assert(table == DType::kF32 || table == DType::kBF16);
-  assert(cos.cols == static_cast<int64_t>(freqs.size()) && sin.cols == cos.cols && sin.rows == cos.rows);
+  Check(table == DType::kF32 || table == DType::kBF16, "table to be F32 or BF16");
+  CheckView(cos, cos.rows, static_cast<int64_t>(freqs.size()), "cos");
+  CheckView(sin, cos.rows, cos.cols, "sin");
+  CheckApart(cos, sin, "cos to share no memory with sin");
   const auto rounded = [table](double value) {
     const float f = static_cast<float>(value);
     return table == DType::kBF16 ? ToFloat(ToBFloat16(f)) : f;
@@ -103,8 +109,12 @@ void RotaryTable(absl::Span<const float> freqs, int64_t first_position, DType ta
 }
 
 void ApplyRotary(MatrixView<float> x, int64_t head_dim, MatrixView<const float> cos, MatrixView<const float> sin) {
-  assert(x.cols % head_dim == 0 && 2 * cos.cols <= head_dim);
-  assert(cos.rows == x.rows && sin.rows == x.rows && sin.cols == cos.cols);
+  CheckAtLeast(head_dim, 1, "head_dim");
+  CheckView(x, "x");
+  CheckEq(x.cols % head_dim, 0, "x.cols % head_dim");
+  CheckAtMost(2 * cos.cols, head_dim, "2 * cos.cols");
+  CheckView(cos, x.rows, cos.cols, "cos");
+  CheckView(sin, x.rows, cos.cols, "sin");
   if (cos.cols == 0) return;
   HWY_DYNAMIC_DISPATCH(TurnHeads)(x, head_dim, cos, sin);
 }

@@ -1,8 +1,11 @@
 #include "kvm/kernels/cpu/short_convolution.h"
 
 #include <algorithm>
-#include <cassert>
 #include <cstddef>
+#include <cstdint>
+
+#include "kvm/base/check.h"
+#include "kvm/kernels/check_view.h"
 
 // Highway includes this very file once per instruction set.
 #undef HWY_TARGET_INCLUDE
@@ -53,14 +56,24 @@ HWY_EXPORT(ShortConvolutionImpl);
 
 void ShortConvolution(MatrixView<const float> u, int64_t begin, int64_t count, MatrixView<const float> history,
                       const ConvolutionTaps& taps, MatrixView<float> out) {
-  assert(taps.taps.rows >= 1 && taps.taps.cols == u.cols && out.cols == u.cols && out.rows == count);
-  assert(history.rows == taps.taps.rows - 1 && begin >= 0 && begin + count <= u.rows);
-  assert(taps.bias.empty() || static_cast<int64_t>(taps.bias.size()) == u.cols);
+  CheckView(u, "u");
+  CheckBetween(begin, 0, u.rows, "begin");
+  CheckBetween(count, 0, u.rows - begin, "count");
+  CheckAtLeast(taps.taps.rows, 1, "taps.taps.rows");
+  CheckView(taps.taps, taps.taps.rows, u.cols, "taps.taps");
+  if (!taps.bias.empty()) CheckEq(taps.bias.size(), u.cols, "taps.bias.size()");
+  CheckEq(history.rows, taps.taps.rows - 1, "history.rows");
+  if (history.rows > 0) CheckView(history, history.rows, u.cols, "history");
+  CheckView(out, count, u.cols, "out");
+  CheckApart(out, u, "out to share no memory with u");
+  CheckApart(out, history, "out to share no memory with history");
   HWY_DYNAMIC_DISPATCH(ShortConvolutionImpl)(u, begin, count, history, taps, out);
 }
 
 void AdvanceHistory(MatrixView<const float> u, MatrixView<float> history) {
-  assert(history.cols == u.cols || history.rows == 0);
+  CheckView(u, "u");
+  if (history.rows > 0) CheckView(history, history.rows, u.cols, "history");
+  CheckApart(history, u, "history to share no memory with u");
   for (int64_t r = 0; r < history.rows; ++r) {
     // In ascending order no row is overwritten before it has moved.
     const int64_t from = u.rows + r;  // in (history, u)

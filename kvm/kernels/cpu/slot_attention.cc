@@ -1,14 +1,15 @@
 #include "kvm/kernels/cpu/slot_attention.h"
 
 #include <algorithm>
-#include <cassert>
 #include <cstring>
 #include <iterator>
 #include <limits>
 #include <memory_resource>
 
+#include "kvm/base/check.h"
 #include "kvm/kernels/aligned_buffer.h"
 #include "kvm/kernels/bfloat16.h"
+#include "kvm/kernels/check_view.h"
 #include "kvm/kernels/work_buffer.h"
 
 // Highway includes this very file once per instruction set.
@@ -378,21 +379,47 @@ namespace kvm {
 
 HWY_EXPORT(AttendImpl);
 
-void SlotAttention(absl::Span<const AttentionHead> heads, ThreadPool& pool) {
-  for (const AttentionHead& head : heads) {
-    assert(head.out.rows == head.queries.rows);
-    assert(head.state_queries.rows == 0 || head.state_queries.rows == head.queries.rows);
-    static_cast<void>(head);
+namespace {
+
+void CheckSegment(const KeyValueSegment& segment, CallSite site) {
+  const bool integers = segment.dtype == DType::kI8;
+  CheckAtLeast(segment.count, 0, "segment.count", site);
+  Check(integers || segment.dtype == DType::kF32 || segment.dtype == DType::kBF16,
+        "segment.dtype to be F32, BF16 or I8", site);
+  if (segment.count == 0) return;
+  Check(segment.keys != nullptr && segment.values != nullptr, "a segment with memory for keys and values", site);
+  Check(!integers || (segment.key_scales != nullptr && segment.value_scales != nullptr),
+        "a segment of integers with scales", site);
+}
+
+void CheckHead(const AttentionHead& head, CallSite site) {
+  CheckAtLeast(head.queries.cols, 1, "queries.cols", site);
+  CheckAtLeast(head.out.cols, 1, "out.cols", site);
+  CheckAtLeast(head.span, 0, "span", site);
+  CheckView(head.queries, "queries", site);
+  CheckView(head.out, head.queries.rows, head.out.cols, "out", site);
+  CheckApart(head.out, head.queries, "out to share no memory with queries", site);
+  if (head.state_queries.rows > 0) {
+    CheckView(head.state_queries, head.queries.rows, head.queries.cols, "state_queries", site);
+    CheckApart(head.out, head.state_queries, "out to share no memory with state_queries", site);
   }
+  for (const KeyValueSegment& segment : head.segments) CheckSegment(segment, site);
+}
+
+}  // namespace
+
+void SlotAttention(absl::Span<const AttentionHead> heads, ThreadPool& pool) {
+  for (const AttentionHead& head : heads) CheckHead(head, CallSite::Here());
   const int64_t query_tile = *std::find_if(std::begin(kQueryTiles), std::end(kQueryTiles) - 1, [&](int64_t tile) {
     return NumQueryTiles(heads, tile) >= int64_t{4} * pool.num_threads();
   });
+  const auto attend = HWY_DYNAMIC_DISPATCH(AttendImpl);
   pool.ParallelFor(NumQueryTiles(heads, query_tile), [&](int64_t tile) {
     const AttentionHead* head = heads.data();
     for (; tile >= NumQueryTiles(*head, query_tile); ++head) tile -= NumQueryTiles(*head, query_tile);
     const int64_t first = tile * query_tile;
     const int64_t count = std::min(query_tile, head->queries.rows - first);
-    HWY_DYNAMIC_DISPATCH(AttendImpl)(*head, first, count, pool.memory());
+    attend(*head, first, count, pool.memory());
   });
 }
 

@@ -1,9 +1,11 @@
 #include "kvm/kernels/cpu/token_shift.h"
 
 #include <algorithm>
-#include <cassert>
 #include <cstddef>
 #include <cstdint>
+
+#include "kvm/base/check.h"
+#include "kvm/kernels/check_view.h"
 
 // Highway includes this very file once per instruction set.
 #undef HWY_TARGET_INCLUDE
@@ -49,8 +51,12 @@ HWY_EXPORT(Shift);
 
 void TokenShift(MatrixView<const float> x, absl::Span<const float> previous, absl::Span<const float> mix,
                 MatrixView<float> out) {
-  assert(static_cast<int64_t>(previous.size()) == x.cols && static_cast<int64_t>(mix.size()) == x.cols);
-  assert(out.rows == x.rows && out.cols == x.cols);
+  CheckView(x, "x");
+  CheckEq(previous.size(), x.cols, "previous.size()");
+  CheckEq(mix.size(), x.cols, "mix.size()");
+  CheckView(out, x.rows, x.cols, "out");
+  CheckSameOrApart(out, x, "out to be x or apart from it");
+  CheckApart(out, MatrixView<const float>(previous.data(), 1, x.cols), "previous not to lie in out");
   HWY_DYNAMIC_DISPATCH(Shift)(x, previous.data(), mix.data(), out);
 }
 

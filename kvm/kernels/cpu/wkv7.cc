@@ -1,11 +1,11 @@
 #include "kvm/kernels/cpu/wkv7.h"
 
 #include <algorithm>
-#include <cassert>
 #include <cmath>
 #include <cstring>
 #include <memory_resource>
 
+#include "kvm/kernels/cpu/recurrence_checks.h"
 #include "kvm/kernels/work_buffer.h"
 
 // Highway includes this very file once per instruction set.
@@ -139,8 +139,8 @@ void Wkv7HeadImpl(const Wkv7Head& head, std::pmr::memory_resource* memory) {
 }
 
 // One head of one token.
-void HeadKeysImpl(float* HWY_RESTRICT k, const float* HWY_RESTRICT a, const float* HWY_RESTRICT k_k,
-                  const float* HWY_RESTRICT k_a, int64_t dim, float* HWY_RESTRICT kappa) {
+HWY_INLINE void HeadKeys(float* HWY_RESTRICT k, const float* HWY_RESTRICT a, const float* HWY_RESTRICT k_k,
+                         const float* HWY_RESTRICT k_a, int64_t dim, float* HWY_RESTRICT kappa) {
   const Tag d;
   const int64_t lanes = Lanes();
   const auto one = hn::Set(d, 1.0f);
@@ -168,9 +168,9 @@ void HeadKeysImpl(float* HWY_RESTRICT k, const float* HWY_RESTRICT a, const floa
 }
 
 // One head of one token.
-void HeadBonusImpl(float* HWY_RESTRICT out, const float* HWY_RESTRICT r, const float* HWY_RESTRICT k,
-                   const float* HWY_RESTRICT v, const float* HWY_RESTRICT r_k, const float* HWY_RESTRICT g,
-                   int64_t dim) {
+HWY_INLINE void HeadBonus(float* HWY_RESTRICT out, const float* HWY_RESTRICT r, const float* HWY_RESTRICT k,
+                          const float* HWY_RESTRICT v, const float* HWY_RESTRICT r_k, const float* HWY_RESTRICT g,
+                          int64_t dim) {
   const Tag d;
   const int64_t lanes = Lanes();
   auto sum = hn::Zero(d);
@@ -187,6 +187,24 @@ void HeadBonusImpl(float* HWY_RESTRICT out, const float* HWY_RESTRICT r, const f
   for (; c < dim; ++c) out[c] = (out[c] + bonus * v[c]) * g[c];
 }
 
+void KeysImpl(MatrixView<float> k, MatrixView<const float> a, const float* k_k, const float* k_a, int64_t head_dim,
+              MatrixView<float> kappa) {
+  for (int64_t t = 0; t < k.rows; ++t) {
+    for (int64_t c = 0; c < k.cols; c += head_dim) {
+      HeadKeys(k.row(t) + c, a.row(t) + c, k_k + c, k_a + c, head_dim, kappa.row(t) + c);
+    }
+  }
+}
+
+void BonusImpl(MatrixView<float> out, MatrixView<const float> r, MatrixView<const float> k, MatrixView<const float> v,
+               const float* r_k, int64_t head_dim, MatrixView<const float> g) {
+  for (int64_t t = 0; t < out.rows; ++t) {
+    for (int64_t c = 0; c < out.cols; c += head_dim) {
+      HeadBonus(out.row(t) + c, r.row(t) + c, k.row(t) + c, v.row(t) + c, r_k + c, g.row(t) + c, head_dim);
+    }
+  }
+}
+
 }  // namespace
 }  // namespace HWY_NAMESPACE
 }  // namespace kvm
@@ -196,36 +214,50 @@ HWY_AFTER_NAMESPACE();
 namespace kvm {
 
 HWY_EXPORT(Wkv7HeadImpl);
-HWY_EXPORT(HeadKeysImpl);
-HWY_EXPORT(HeadBonusImpl);
+HWY_EXPORT(KeysImpl);
+HWY_EXPORT(BonusImpl);
+
+namespace {
+
+void CheckHeads(int64_t cols, int64_t head_dim, CallSite site) {
+  CheckAtLeast(head_dim, 1, "head_dim", site);
+  CheckEq(cols % head_dim, 0, "columns % head_dim", site);
+}
+
+}  // namespace
 
 void Wkv7Keys(MatrixView<float> k, MatrixView<const float> a, absl::Span<const float> k_k, absl::Span<const float> k_a,
               int64_t head_dim, MatrixView<float> kappa) {
-  assert(k.cols % head_dim == 0);
-  for (int64_t t = 0; t < k.rows; ++t) {
-    for (int64_t c = 0; c < k.cols; c += head_dim) {
-      HWY_DYNAMIC_DISPATCH(HeadKeysImpl)
-      (k.row(t) + c, a.row(t) + c, k_k.data() + c, k_a.data() + c, head_dim, kappa.row(t) + c);
-    }
-  }
+  CheckView(k, "k");
+  CheckHeads(k.cols, head_dim, CallSite::Here());
+  CheckView(a, k.rows, k.cols, "a");
+  CheckEq(k_k.size(), k.cols, "k_k.size()");
+  CheckEq(k_a.size(), k.cols, "k_a.size()");
+  CheckView(kappa, k.rows, k.cols, "kappa");
+  CheckApart(kappa, k, "kappa to share no memory with k");
+  HWY_DYNAMIC_DISPATCH(KeysImpl)(k, a, k_k.data(), k_a.data(), head_dim, kappa);
 }
 
 void Wkv7(absl::Span<const Wkv7Head> heads, ThreadPool& pool) {
-  pool.ParallelFor(static_cast<int64_t>(heads.size()), [&](int64_t h) {
-    HWY_DYNAMIC_DISPATCH(Wkv7HeadImpl)(heads[h], pool.memory());
-  });
+  for (const Wkv7Head& head : heads) CheckHead(head, CallSite::Here());
+  const auto run = HWY_DYNAMIC_DISPATCH(Wkv7HeadImpl);
+  pool.ParallelFor(static_cast<int64_t>(heads.size()), [&](int64_t h) { run(heads[h], pool.memory()); });
 }
 
 void Wkv7BonusAndGate(MatrixView<float> out, MatrixView<const float> r, MatrixView<const float> k,
                       MatrixView<const float> v, absl::Span<const float> r_k, int64_t head_dim,
                       MatrixView<const float> g) {
-  assert(out.cols % head_dim == 0);
-  for (int64_t t = 0; t < out.rows; ++t) {
-    for (int64_t c = 0; c < out.cols; c += head_dim) {
-      HWY_DYNAMIC_DISPATCH(HeadBonusImpl)
-      (out.row(t) + c, r.row(t) + c, k.row(t) + c, v.row(t) + c, r_k.data() + c, g.row(t) + c, head_dim);
-    }
+  CheckView(out, "out");
+  CheckHeads(out.cols, head_dim, CallSite::Here());
+  CheckView(r, out.rows, out.cols, "r");
+  CheckView(k, out.rows, out.cols, "k");
+  CheckView(v, out.rows, out.cols, "v");
+  CheckView(g, out.rows, out.cols, "g");
+  CheckEq(r_k.size(), out.cols, "r_k.size()");
+  for (const MatrixView<const float>& input : {r, k, v, g}) {
+    CheckApart(out, input, "out to share no memory with what is read");
   }
+  HWY_DYNAMIC_DISPATCH(BonusImpl)(out, r, k, v, r_k.data(), head_dim, g);
 }
 
 }  // namespace kvm

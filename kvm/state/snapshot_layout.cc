@@ -19,6 +19,11 @@ namespace {
 
 constexpr int kMaxRank = 64;
 
+// Bytes of a section that are checked before the next ones: a multiple of all elements' sizes.
+constexpr size_t kPiece = 128 << 10;
+
+constexpr char kDamaged[] = "its hash is not the one that the header states; it is damaged";
+
 absl::Status BadHeader(const std::string& path, absl::string_view why) {
   return absl::InvalidArgumentError(absl::StrCat(path, ": snapshot header: ", why));
 }
@@ -184,7 +189,7 @@ TensorView ViewOf(const SnapshotSection& section, const SnapshotLayout& layout, 
 absl::Status CheckSection(const SnapshotSection& section, const SnapshotLayout& layout, absl::string_view file,
                           const std::string& path) {
   if (HashOf(BytesOf(section, layout, file)) == section.hash()) return absl::OkStatus();
-  return BadSection(path, section.name(), "its hash is not the one that the header states; it is damaged");
+  return BadSection(path, section.name(), kDamaged);
 }
 
 absl::Status CheckData(const SnapshotLayout& layout, absl::string_view file, const std::string& path,
@@ -203,11 +208,25 @@ absl::Status CheckData(const SnapshotLayout& layout, absl::string_view file, con
       found[index] = BadSection(path, section.name(), "the bytes before it are not zero; the file is damaged");
       return;
     }
-    found[index] = CheckSection(section, layout, file, path);
-    if (!found[index].ok() || index < first_tensor) return;
-    const absl::Status finite = CheckFinite({section.name(), ViewOf(section, layout, file)});
-    if (finite.ok()) return;
-    found[index] = absl::Status(finite.code(), absl::StrCat(path, ": ", absl::CEscape(finite.message())));
+    // Piece by piece, so that what is hashed is still at hand.
+    const absl::string_view bytes = BytesOf(section, layout, file);
+    TensorView view = ViewOf(section, layout, file);
+    ContentHash hash;
+    bool finite = true;
+    for (size_t at = 0; at < bytes.size(); at += kPiece) {
+      const absl::string_view piece = bytes.substr(at, kPiece);
+      hash.Add(piece);
+      if (index < first_tensor) continue;
+      view.shape = {static_cast<int64_t>(piece.size()) / SizeOf(view.dtype)};
+      view.data = piece.data();
+      finite = finite && AllFinite(view);
+    }
+    if (hash.Value() != section.hash()) {
+      found[index] = BadSection(path, section.name(), kDamaged);
+    } else if (!finite) {
+      const absl::Status why = CheckFinite({section.name(), ViewOf(section, layout, file)});
+      found[index] = absl::Status(why.code(), absl::StrCat(path, ": ", absl::CEscape(why.message())));
+    }
   };
   const int64_t count = static_cast<int64_t>(sections.size());
   if (pool != nullptr) {

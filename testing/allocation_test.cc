@@ -9,11 +9,11 @@
 #include <vector>
 
 #include "gtest/gtest.h"
-#include "kvm/model/execution_context.h"
+#include "kvm/kernels/execution_context.h"
 #include "kvm/model/language_model.h"
 #include "kvm/model/sampler.h"
-#include "testing/conformance.h"
-#include "testing/test_stacks.h"
+#include "testing/conformance/conformance.h"
+#include "testing/conformance/test_stacks.h"
 
 namespace {
 

@@ -9,14 +9,14 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "kvm/base/status_macros.h"
 #include "kvm/io/model_folder.h"
-#include "kvm/kernels/cpu/rotary.h"
+#include "kvm/kernels/cpu/pointwise/rotary.h"
 #include "kvm/model/language_model.h"
-#include "kvm/model/stack_spec.h"
-#include "kvm/status_macros.h"
+#include "kvm/model/stack/stack_spec.h"
+#include "testing/conformance/model_runs.h"
 #include "testing/golden_file.h"
 #include "testing/golden_layer_check.h"
-#include "testing/model_runs.h"
 
 namespace kvm {
 namespace {

@@ -11,7 +11,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "kvm/io/safetensors.h"
+#include "kvm/io/tensors/safetensors.h"
 #include "kvm/kernels/tensor.h"
 
 namespace kvm {

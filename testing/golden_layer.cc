@@ -6,13 +6,13 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "kvm/io/json_fields.h"
-#include "kvm/io/mapped_file.h"
-#include "kvm/model/mixer_parameters.h"
+#include "kvm/base/file/mapped_file.h"
+#include "kvm/base/status_macros.h"
+#include "kvm/io/json/json_fields.h"
 #include "kvm/model/mixers/delta_net_mixer.h"
-#include "kvm/model/mixers/layer_weights.h"
-#include "kvm/model/stack_spec.h"
-#include "kvm/status_macros.h"
+#include "kvm/model/stack/stack_spec.h"
+#include "kvm/model/weights/layer_weights.h"
+#include "kvm/model/weights/mixer_parameters.h"
 #include "nlohmann/json.hpp"
 
 namespace kvm {

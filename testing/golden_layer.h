@@ -9,9 +9,9 @@
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "kvm/io/safetensors.h"
-#include "kvm/model/mixer.h"
-#include "kvm/model/model_options.h"
+#include "kvm/io/tensors/safetensors.h"
+#include "kvm/model/mixers/mixer.h"
+#include "kvm/model/mixers/model_options.h"
 
 namespace kvm {
 

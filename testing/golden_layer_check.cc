@@ -7,11 +7,11 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "kvm/model/execution_context.h"
+#include "kvm/base/status_macros.h"
+#include "kvm/kernels/execution_context.h"
 #include "kvm/model/mixers/delta_net_state.h"
-#include "kvm/status_macros.h"
+#include "testing/conformance/model_runs.h"
 #include "testing/golden_file.h"
-#include "testing/model_runs.h"
 
 namespace kvm {
 namespace {

@@ -12,8 +12,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "gtest/gtest.h"
-#include "kvm/io/atomic_file.h"
-#include "kvm/io/safetensors.h"
+#include "kvm/base/file/atomic_file.h"
+#include "kvm/io/tensors/safetensors.h"
 #include "testing/golden_check.h"
 #include "testing/golden_folders.h"
 

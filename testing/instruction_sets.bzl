@@ -20,6 +20,6 @@ def cc_test_on_instruction_sets(name, deps, **kwargs):
         native.cc_test(
             name = name + "_" + instruction_set.lower(),
             args = ["--instruction_set=" + instruction_set],
-            deps = deps + [":instruction_set_main"],
+            deps = deps + ["//testing:instruction_set_main"],
             **kwargs
         )

@@ -14,11 +14,11 @@
 #include "gtest/gtest.h"
 #include "kvm/kernels/tensor.h"
 #include "kvm/model/language_model.h"
-#include "kvm/model/model_options.h"
-#include "kvm/model/weight_source.h"
-#include "testing/model_runs.h"
-#include "testing/random_weights.h"
-#include "testing/test_stacks.h"
+#include "kvm/model/mixers/model_options.h"
+#include "kvm/model/weights/weight_source.h"
+#include "testing/conformance/model_runs.h"
+#include "testing/conformance/random_weights.h"
+#include "testing/conformance/test_stacks.h"
 
 namespace kvm {
 namespace {

@@ -11,17 +11,17 @@
 #include "absl/strings/str_split.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "kvm/io/content_hash.h"
+#include "kvm/base/file/content_hash.h"
 #include "kvm/kernels/dtype.h"
 #include "kvm/model/language_model.h"
 #include "kvm/state/mixer_state.h"
-#include "kvm/state/sampler_state.h"
 #include "kvm/state/sequence_state.h"
-#include "kvm/state/session.h"
-#include "kvm/state/snapshot.h"
+#include "kvm/state/snapshot/sampler_state.h"
+#include "kvm/state/snapshot/session.h"
+#include "kvm/state/snapshot/snapshot.h"
 #include "kvm/state/state_fields.h"
-#include "testing/random_weights.h"
-#include "testing/test_stacks.h"
+#include "testing/conformance/random_weights.h"
+#include "testing/conformance/test_stacks.h"
 
 namespace kvm {
 namespace {

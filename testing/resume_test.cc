@@ -19,13 +19,13 @@
 #include "kvm/kernels/thread_pool.h"
 #include "kvm/model/generator.h"
 #include "kvm/model/language_model.h"
-#include "kvm/model/model_options.h"
-#include "kvm/state/model_identity.h"
-#include "kvm/state/session.h"
-#include "kvm/state/snapshot.h"
+#include "kvm/model/mixers/model_options.h"
+#include "kvm/state/snapshot/model_identity.h"
+#include "kvm/state/snapshot/session.h"
+#include "kvm/state/snapshot/snapshot.h"
 #include "kvm/state/state_fields.h"
-#include "testing/random_weights.h"
-#include "testing/test_stacks.h"
+#include "testing/conformance/random_weights.h"
+#include "testing/conformance/test_stacks.h"
 
 namespace kvm {
 namespace {

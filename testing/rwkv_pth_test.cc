@@ -11,10 +11,10 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "kvm/io/model_file.h"
-#include "kvm/io/safetensors.h"
-#include "kvm/io/torch_file.h"
+#include "kvm/io/tensors/safetensors.h"
+#include "kvm/io/torch/torch_file.h"
 #include "kvm/model/language_model.h"
-#include "testing/model_runs.h"
+#include "testing/conformance/model_runs.h"
 
 namespace kvm {
 namespace {

@@ -1,7 +1,7 @@
 // Every stack of test_stacks.h: sessions that start from stored beginnings, that were on disk meanwhile, or that went
 // back are to the bit those that were fed from the beginning. And the store's sizes are the stack's.
 
-#include "kvm/state/state_store.h"
+#include "kvm/state/store/state_store.h"
 
 #include <stdlib.h>
 
@@ -15,14 +15,14 @@
 #include "absl/types/span.h"
 #include "gtest/gtest.h"
 #include "kvm/kernels/dtype.h"
-#include "kvm/model/execution_context.h"
+#include "kvm/kernels/execution_context.h"
 #include "kvm/model/language_model.h"
-#include "kvm/model/model_options.h"
+#include "kvm/model/mixers/model_options.h"
 #include "kvm/model/state_size.h"
-#include "kvm/state/session.h"
+#include "kvm/state/snapshot/session.h"
 #include "kvm/state/state_fields.h"
-#include "testing/random_weights.h"
-#include "testing/test_stacks.h"
+#include "testing/conformance/random_weights.h"
+#include "testing/conformance/test_stacks.h"
 
 namespace kvm {
 namespace {

@@ -20,13 +20,13 @@
 #include "absl/flags/parse.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "kvm/io/mapped_file.h"
+#include "kvm/base/file/mapped_file.h"
+#include "kvm/base/status_macros.h"
 #include "kvm/io/model_file.h"
-#include "kvm/io/open_tokenizer.h"
-#include "kvm/io/tokenizer.h"
+#include "kvm/io/tokenizer/open_tokenizer.h"
+#include "kvm/io/tokenizer/tokenizer.h"
 #include "kvm/model/language_model.h"
-#include "kvm/model/model_options.h"
-#include "kvm/status_macros.h"
+#include "kvm/model/mixers/model_options.h"
 #include "testing/text_loss.h"
 
 ABSL_FLAG(std::string, model, "", "what OpenModel takes");

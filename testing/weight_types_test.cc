@@ -7,10 +7,10 @@
 #include <vector>
 
 #include "gtest/gtest.h"
-#include "kvm/io/mapped_file.h"
+#include "kvm/base/file/mapped_file.h"
 #include "kvm/io/model_file.h"
 #include "kvm/model/language_model.h"
-#include "kvm/model/model_options.h"
+#include "kvm/model/mixers/model_options.h"
 #include "testing/text_loss.h"
 
 namespace kvm {
@@ -30,7 +30,7 @@ double LossWith(WeightType type, int64_t* bytes) {
   options.weights = type;
   const auto model = LanguageModel::Create(opened->model.spec, *opened->model.weights, options);
   EXPECT_TRUE(model.ok()) << model.status();
-  const absl::StatusOr<std::string> text = ReadFile("tools/demo_text.txt");
+  const absl::StatusOr<std::string> text = ReadFile("tools/demo/demo_text.txt");
   EXPECT_TRUE(text.ok()) << text.status();
   std::vector<int32_t> tokens = ByteTokens(*text);
   tokens.resize(kTokens);

@@ -3,11 +3,11 @@
 #include "tools/bench_command.h"
 #include "tools/build_command.h"
 #include "tools/convert_command.h"
-#include "tools/demo_command.h"
+#include "tools/demo/demo_command.h"
 #include "tools/generate_command.h"
 #include "tools/inspect_command.h"
 #include "tools/logits_command.h"
-#include "tools/session_command.h"
+#include "tools/session/session_command.h"
 #include "tools/tokenize_command.h"
 
 namespace kvm {

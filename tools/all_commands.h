@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "tools/command.h"
+#include "tools/cli/command.h"
 
 namespace kvm {
 

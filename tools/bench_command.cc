@@ -7,19 +7,19 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
+#include "kvm/base/status_macros.h"
 #include "kvm/bench/ceiling_meter.h"
 #include "kvm/bench/cold_memory.h"
 #include "kvm/bench/context_bench.h"
+#include "kvm/bench/machine_ceilings.h"
 #include "kvm/bench/operator_bench.h"
-#include "kvm/kernels/cpu/machine_ceilings.h"
-#include "kvm/status_macros.h"
 #include "nlohmann/json.hpp"
 #include "tools/bench_flags.h"
-#include "tools/bench_report.h"
-#include "tools/command_status.h"
-#include "tools/format.h"
-#include "tools/machine.h"
-#include "tools/progress.h"
+#include "tools/cli/command_status.h"
+#include "tools/cli/format.h"
+#include "tools/cli/machine.h"
+#include "tools/cli/progress.h"
+#include "tools/report/bench_report.h"
 
 namespace kvm {
 namespace {

@@ -8,14 +8,14 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "kvm/base/status_macros.h"
 #include "kvm/io/model_file.h"
 #include "kvm/io/stack_file.h"
 #include "kvm/kernels/thread_pool.h"
 #include "kvm/model/state_size.h"
-#include "kvm/status_macros.h"
-#include "tools/format.h"
-#include "tools/machine.h"
-#include "tools/state_fits.h"
+#include "tools/cli/format.h"
+#include "tools/cli/machine.h"
+#include "tools/flags/state_fits.h"
 
 namespace kvm {
 namespace {

@@ -12,12 +12,12 @@
 #include "absl/status/statusor.h"
 #include "kvm/bench/context_bench.h"
 #include "kvm/bench/operator_bench.h"
-#include "kvm/model/execution_context.h"
+#include "kvm/kernels/execution_context.h"
 #include "kvm/model/language_model.h"
-#include "tools/console.h"
-#include "tools/flag_set.h"
-#include "tools/model_flags.h"
-#include "tools/stack_flags.h"
+#include "tools/cli/console.h"
+#include "tools/cli/flag_set.h"
+#include "tools/flags/model_flags.h"
+#include "tools/flags/stack_flags.h"
 
 namespace kvm {
 

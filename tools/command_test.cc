@@ -1,4 +1,4 @@
-#include "tools/command.h"
+#include "tools/cli/command.h"
 
 #include <sstream>
 #include <string>
@@ -7,8 +7,8 @@
 #include "absl/status/status.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "tools/command_status.h"
-#include "tools/flag_set.h"
+#include "tools/cli/command_status.h"
+#include "tools/cli/flag_set.h"
 
 namespace kvm {
 namespace {

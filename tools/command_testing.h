@@ -13,11 +13,11 @@
 #include <vector>
 
 #include "gtest/gtest.h"
-#include "kvm/io/safetensors.h"
+#include "kvm/io/tensors/safetensors.h"
 #include "kvm/kernels/tensor.h"
 #include "tools/all_commands.h"
-#include "tools/command.h"
-#include "tools/console.h"
+#include "tools/cli/command.h"
+#include "tools/cli/console.h"
 
 namespace kvm {
 

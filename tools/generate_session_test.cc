@@ -10,7 +10,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "kvm/state/store_folder.h"
+#include "kvm/state/store/store_folder.h"
 #include "nlohmann/json.hpp"
 #include "tools/command_testing.h"
 

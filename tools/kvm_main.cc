@@ -13,9 +13,9 @@
 #include <vector>
 
 #include "tools/all_commands.h"
-#include "tools/command.h"
-#include "tools/console.h"
-#include "tools/interrupt.h"
+#include "tools/cli/command.h"
+#include "tools/cli/console.h"
+#include "tools/cli/interrupt.h"
 
 namespace {
 

@@ -1,7 +1,7 @@
 #ifndef KVM_TOOLS_LOGITS_COMMAND_H_
 #define KVM_TOOLS_LOGITS_COMMAND_H_
 
-#include "tools/command.h"
+#include "tools/cli/command.h"
 
 namespace kvm {
 

@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <utility>
 
-#include "kvm/kernels/cpu/machine_ceilings.h"
+#include "kvm/bench/machine_ceilings.h"
 
 namespace kvm {
 

@@ -1,7 +1,7 @@
 #ifndef KVM_BENCH_CEILING_METER_H_
 #define KVM_BENCH_CEILING_METER_H_
 
-// A machine's ceilings (kvm/kernels/cpu/machine_ceilings.h) for some numbers of threads, sampled again and again.
+// A machine's ceilings (kvm/bench/machine_ceilings.h) for some numbers of threads, sampled again and again.
 
 #include <cstdint>
 #include <memory>

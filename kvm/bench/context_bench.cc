@@ -6,9 +6,9 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "kvm/base/status_macros.h"
 #include "kvm/bench/resident_memory.h"
 #include "kvm/bench/token_cost.h"
-#include "kvm/status_macros.h"
 
 namespace kvm {
 namespace {

@@ -15,7 +15,7 @@
 #include "kvm/bench/power_law.h"
 #include "kvm/bench/spread.h"
 #include "kvm/kernels/dtype.h"
-#include "kvm/model/execution_context.h"
+#include "kvm/kernels/execution_context.h"
 #include "kvm/model/language_model.h"
 
 namespace kvm {

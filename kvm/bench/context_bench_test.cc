@@ -3,9 +3,9 @@
 #include <memory>
 
 #include "gtest/gtest.h"
-#include "kvm/model/initializer.h"
-#include "kvm/model/stack_spec.h"
+#include "kvm/model/stack/stack_spec.h"
 #include "kvm/model/state_size.h"
+#include "kvm/model/weights/initializer.h"
 
 namespace kvm {
 namespace {

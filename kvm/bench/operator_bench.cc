@@ -4,9 +4,9 @@
 #include <cstddef>
 #include <functional>
 
+#include "kvm/base/status_macros.h"
 #include "kvm/bench/cold_memory.h"
 #include "kvm/bench/interleave.h"
-#include "kvm/status_macros.h"
 
 namespace kvm {
 namespace {

@@ -3,9 +3,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "kvm/bench/operator_data.h"
-#include "kvm/kernels/cpu/chunked_delta.h"
-#include "kvm/kernels/cpu/delta_rule.h"
-#include "kvm/kernels/cpu/wkv7.h"
+#include "kvm/kernels/cpu/recurrence/chunked_delta.h"
+#include "kvm/kernels/cpu/recurrence/delta_rule.h"
+#include "kvm/kernels/cpu/recurrence/wkv7.h"
 
 namespace kvm {
 namespace {

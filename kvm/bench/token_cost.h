@@ -10,7 +10,7 @@
 #include <cstdint>
 
 #include "kvm/kernels/dtype.h"
-#include "kvm/model/stack.pb.h"
+#include "kvm/model/stack/stack.pb.h"
 
 namespace kvm {
 

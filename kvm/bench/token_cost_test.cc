@@ -1,7 +1,7 @@
 #include "kvm/bench/token_cost.h"
 
 #include "gtest/gtest.h"
-#include "kvm/model/stack_spec.h"
+#include "kvm/model/stack/stack_spec.h"
 
 namespace kvm {
 namespace {

@@ -1,7 +1,7 @@
 #include "kvm/io/identify_model.h"
 
-#include "kvm/io/model_fingerprint.h"
-#include "kvm/model/stack_spec.h"
+#include "kvm/io/tensors/model_fingerprint.h"
+#include "kvm/model/stack/stack_spec.h"
 
 namespace kvm {
 

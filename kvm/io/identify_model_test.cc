@@ -6,12 +6,12 @@
 
 #include "gtest/gtest.h"
 #include "kvm/io/model_file.h"
-#include "kvm/io/model_fingerprint.h"
-#include "kvm/io/packed_file.h"
-#include "kvm/model/stack_spec.h"
-#include "kvm/model/weight_source.h"
-#include "testing/random_weights.h"
-#include "testing/test_stacks.h"
+#include "kvm/io/tensors/model_fingerprint.h"
+#include "kvm/io/tensors/packed_file.h"
+#include "kvm/model/stack/stack_spec.h"
+#include "kvm/model/weights/weight_source.h"
+#include "testing/conformance/random_weights.h"
+#include "testing/conformance/test_stacks.h"
 
 namespace kvm {
 namespace {

@@ -9,14 +9,14 @@
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "kvm/io/atomic_file.h"
-#include "kvm/io/mapped_file.h"
+#include "kvm/base/file/atomic_file.h"
+#include "kvm/base/file/mapped_file.h"
 #include "kvm/io/model_writer.h"
-#include "kvm/io/safetensors.h"
+#include "kvm/io/tensors/safetensors.h"
 #include "kvm/kernels/tensor.h"
-#include "kvm/model/stack_spec.h"
-#include "testing/random_weights.h"
-#include "testing/test_stacks.h"
+#include "kvm/model/stack/stack_spec.h"
+#include "testing/conformance/random_weights.h"
+#include "testing/conformance/test_stacks.h"
 
 namespace kvm {
 namespace {

@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "kvm/model/stack.pb.h"
-#include "kvm/model/weight_source.h"
+#include "kvm/model/stack/stack.pb.h"
+#include "kvm/model/weights/weight_source.h"
 
 namespace kvm {
 

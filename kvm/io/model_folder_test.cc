@@ -9,15 +9,15 @@
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "kvm/io/atomic_file.h"
-#include "kvm/io/cast.h"
-#include "kvm/io/mapped_file.h"
+#include "kvm/base/file/atomic_file.h"
+#include "kvm/base/file/mapped_file.h"
 #include "kvm/io/model_writer.h"
-#include "kvm/io/safetensors.h"
+#include "kvm/io/tensors/cast.h"
+#include "kvm/io/tensors/safetensors.h"
 #include "kvm/kernels/tensor.h"
 #include "kvm/kernels/thread_pool.h"
-#include "kvm/model/initializer.h"
-#include "kvm/model/stack_spec.h"
+#include "kvm/model/stack/stack_spec.h"
+#include "kvm/model/weights/initializer.h"
 
 namespace kvm {
 namespace {

@@ -12,8 +12,8 @@
 
 #include "absl/status/status.h"
 #include "kvm/kernels/dtype.h"
-#include "kvm/model/stack.pb.h"
-#include "kvm/model/weight_source.h"
+#include "kvm/model/stack/stack.pb.h"
+#include "kvm/model/weights/weight_source.h"
 
 namespace kvm {
 

@@ -2,11 +2,11 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
-#include "kvm/io/file_kind.h"
-#include "kvm/io/mapped_file.h"
-#include "kvm/io/utf8.h"
-#include "kvm/model/stack_spec.h"
-#include "kvm/status_macros.h"
+#include "kvm/base/file/file_kind.h"
+#include "kvm/base/file/mapped_file.h"
+#include "kvm/base/file/utf8.h"
+#include "kvm/base/status_macros.h"
+#include "kvm/model/stack/stack_spec.h"
 
 namespace kvm {
 

@@ -4,7 +4,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "kvm/model/stack.pb.h"
+#include "kvm/model/stack/stack.pb.h"
 
 namespace kvm {
 

@@ -6,8 +6,8 @@
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "kvm/io/atomic_file.h"
-#include "kvm/io/mapped_file.h"
+#include "kvm/base/file/atomic_file.h"
+#include "kvm/base/file/mapped_file.h"
 
 namespace kvm {
 namespace {

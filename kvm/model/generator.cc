@@ -8,8 +8,8 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
-#include "kvm/state/sampler_state.h"
-#include "kvm/status_macros.h"
+#include "kvm/base/status_macros.h"
+#include "kvm/state/snapshot/sampler_state.h"
 
 namespace kvm {
 namespace {

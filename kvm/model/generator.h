@@ -17,7 +17,7 @@
 #include "absl/types/span.h"
 #include "kvm/model/language_model.h"
 #include "kvm/model/sampler.h"
-#include "kvm/state/session.h"
+#include "kvm/state/snapshot/session.h"
 
 namespace kvm {
 

@@ -9,8 +9,8 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "kvm/model/initializer.h"
-#include "kvm/model/stack_spec.h"
+#include "kvm/model/stack/stack_spec.h"
+#include "kvm/model/weights/initializer.h"
 
 namespace kvm {
 namespace {

@@ -7,18 +7,18 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "kvm/kernels/cpu/elementwise.h"
+#include "kvm/base/status_macros.h"
 #include "kvm/kernels/cpu/matmul.h"
-#include "kvm/kernels/cpu/norms.h"
-#include "kvm/model/mixer.h"
-#include "kvm/model/mixers/layer_weights.h"
+#include "kvm/kernels/cpu/pointwise/elementwise.h"
+#include "kvm/kernels/cpu/pointwise/norms.h"
+#include "kvm/model/cpu/token_embedding.h"
+#include "kvm/model/mixers/mixer.h"
 #include "kvm/model/mixers/new_mixer.h"
 #include "kvm/model/mixers/row_blocks.h"
-#include "kvm/model/parameters.h"
-#include "kvm/model/quantized_weights.h"
-#include "kvm/model/stack_spec.h"
-#include "kvm/model/token_embedding.h"
-#include "kvm/status_macros.h"
+#include "kvm/model/stack/stack_spec.h"
+#include "kvm/model/weights/layer_weights.h"
+#include "kvm/model/weights/parameters.h"
+#include "kvm/model/weights/quantized_weights.h"
 
 namespace kvm {
 namespace {

@@ -17,11 +17,11 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "kvm/kernels/execution_context.h"
 #include "kvm/kernels/matrix_view.h"
-#include "kvm/model/execution_context.h"
-#include "kvm/model/model_options.h"
-#include "kvm/model/stack.pb.h"
-#include "kvm/model/weight_source.h"
+#include "kvm/model/mixers/model_options.h"
+#include "kvm/model/stack/stack.pb.h"
+#include "kvm/model/weights/weight_source.h"
 #include "kvm/state/sequence_state.h"
 
 namespace kvm {

@@ -7,10 +7,10 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "kvm/model/initializer.h"
 #include "kvm/model/language_model.h"
-#include "kvm/model/stack_spec.h"
+#include "kvm/model/stack/stack_spec.h"
 #include "kvm/model/state_size.h"
+#include "kvm/model/weights/initializer.h"
 
 namespace kvm {
 namespace {

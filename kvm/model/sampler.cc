@@ -6,7 +6,7 @@
 #include <cstddef>
 #include <limits>
 
-#include "kvm/kernels/cpu/elementwise.h"
+#include "kvm/kernels/cpu/pointwise/elementwise.h"
 
 namespace kvm {
 namespace {

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "absl/types/span.h"
-#include "kvm/state/sampler_state.h"
+#include "kvm/state/snapshot/sampler_state.h"
 
 namespace kvm {
 

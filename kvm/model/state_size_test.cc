@@ -3,7 +3,7 @@
 #include <string>
 
 #include "gtest/gtest.h"
-#include "kvm/model/stack_spec.h"
+#include "kvm/model/stack/stack_spec.h"
 
 namespace kvm {
 namespace {

@@ -6,10 +6,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "kvm/base/check.h"
+#include "kvm/base/status_macros.h"
 #include "kvm/kernels/bfloat16.h"
 #include "kvm/kernels/check_view.h"
 #include "kvm/kernels/key_panels.h"
-#include "kvm/status_macros.h"
 
 namespace kvm {
 namespace {

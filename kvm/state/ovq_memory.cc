@@ -3,9 +3,9 @@
 #include <algorithm>
 
 #include "kvm/base/check.h"
+#include "kvm/base/status_macros.h"
 #include "kvm/kernels/check_view.h"
 #include "kvm/kernels/key_panels.h"
-#include "kvm/status_macros.h"
 
 namespace kvm {
 

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "kvm/status_macros.h"
+#include "kvm/base/status_macros.h"
 
 namespace kvm {
 

@@ -1,7 +1,7 @@
 #include "kvm/state/slot_memory.h"
 
 #include "kvm/base/check.h"
-#include "kvm/status_macros.h"
+#include "kvm/base/status_macros.h"
 
 namespace kvm {
 

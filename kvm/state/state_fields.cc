@@ -6,7 +6,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "kvm/status_macros.h"
+#include "kvm/base/status_macros.h"
 
 namespace kvm {
 namespace {

@@ -5,7 +5,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
-#include "kvm/io/safetensors.h"
+#include "kvm/io/tensors/safetensors.h"
 #include "kvm/kernels/cpu/slot_attention.h"
 #include "kvm/kernels/key_panels.h"
 #include "kvm/kernels/key_value.h"

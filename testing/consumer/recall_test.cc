@@ -6,7 +6,7 @@
 
 #include "absl/status/status.h"
 #include "gtest/gtest.h"
-#include "kvm/io/safetensors.h"
+#include "kvm/io/tensors/safetensors.h"
 #include "kvm/kernels/tensor.h"
 
 namespace {

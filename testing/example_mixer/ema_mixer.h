@@ -14,13 +14,13 @@
 #include <string>
 #include <vector>
 
-#include "kvm/io/json_fields.h"
-#include "kvm/model/mixer.h"
-#include "kvm/model/mixer_parameters.h"
-#include "kvm/model/mixers/layer_weights.h"
-#include "kvm/model/parameters.h"
-#include "kvm/model/stack_problems.h"
+#include "kvm/io/json/json_fields.h"
+#include "kvm/model/mixers/mixer.h"
+#include "kvm/model/stack/stack_problems.h"
 #include "kvm/model/state_size.h"
+#include "kvm/model/weights/layer_weights.h"
+#include "kvm/model/weights/mixer_parameters.h"
+#include "kvm/model/weights/parameters.h"
 #include "testing/example_mixer/decay_average.pb.h"
 
 namespace kvm {

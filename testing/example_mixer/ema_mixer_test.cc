@@ -9,9 +9,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "gtest/gtest.h"
+#include "kvm/kernels/execution_context.h"
 #include "kvm/kernels/tensor.h"
-#include "kvm/model/execution_context.h"
-#include "kvm/model/weight_source.h"
+#include "kvm/model/weights/weight_source.h"
 #include "nlohmann/json.hpp"
 
 namespace kvm {

@@ -6,10 +6,10 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "glog/logging.h"
-#include "kvm/io/huggingface.h"
-#include "kvm/io/huggingface_writer.h"
-#include "kvm/model/stack.pb.h"
-#include "kvm/model/stack_spec.h"
+#include "kvm/io/huggingface/huggingface.h"
+#include "kvm/io/huggingface/huggingface_writer.h"
+#include "kvm/model/stack/stack.pb.h"
+#include "kvm/model/stack/stack_spec.h"
 #include "testing/fuzz/memory_limit.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {

@@ -287,7 +287,7 @@ def make_stack():
     put("stack_spec", "mixers", SPEC % "true")
     put("stack_spec", "plain", PLAIN_SPEC)
     put("stack_spec", "bad", 'width: -1 vocab_size: 0x7fffffff layers: "none" # comment\nmixers { name: "none" }')
-    shutil.copy(TESTING.parent / "tools/demo_stack.textproto", CORPUS / "stack_spec/demo")
+    shutil.copy(TESTING.parent / "tools/demo/demo_stack.textproto", CORPUS / "stack_spec/demo")
 
 
 def main():

@@ -3,7 +3,7 @@
 #include <cstdint>
 
 #include "absl/status/statusor.h"
-#include "kvm/io/packed_file.h"
+#include "kvm/io/tensors/packed_file.h"
 #include "testing/fuzz/memory_file.h"
 #include "testing/fuzz/memory_limit.h"
 #include "testing/fuzz/read_weights.h"

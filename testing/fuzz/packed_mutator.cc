@@ -4,7 +4,7 @@
 #include <cstring>
 
 #include "absl/strings/string_view.h"
-#include "kvm/io/content_hash.h"
+#include "kvm/base/file/content_hash.h"
 
 extern "C" size_t LLVMFuzzerMutate(uint8_t* data, size_t size, size_t max_size);
 

@@ -6,7 +6,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "glog/logging.h"
-#include "kvm/io/torch_storage.h"
+#include "kvm/io/torch/torch_storage.h"
 #include "kvm/kernels/tensor.h"
 #include "testing/fuzz/memory_limit.h"
 

@@ -1,7 +1,7 @@
 #ifndef KVM_TESTING_FUZZ_READ_WEIGHTS_H_
 #define KVM_TESTING_FUZZ_READ_WEIGHTS_H_
 
-#include "kvm/model/weight_source.h"
+#include "kvm/model/weights/weight_source.h"
 
 namespace kvm {
 

@@ -6,9 +6,9 @@
 
 #include "absl/status/statusor.h"
 #include "glog/logging.h"
-#include "kvm/io/rwkv_checkpoint.h"
-#include "kvm/io/torch_file.h"
-#include "kvm/model/parameters.h"
+#include "kvm/io/torch/rwkv_checkpoint.h"
+#include "kvm/io/torch/torch_file.h"
+#include "kvm/model/weights/parameters.h"
 #include "testing/fuzz/memory_file.h"
 #include "testing/fuzz/memory_limit.h"
 #include "testing/fuzz/read_weights.h"

@@ -4,7 +4,7 @@
 #include <memory>
 
 #include "absl/status/statusor.h"
-#include "kvm/io/safetensors.h"
+#include "kvm/io/tensors/safetensors.h"
 #include "testing/fuzz/memory_file.h"
 #include "testing/fuzz/memory_limit.h"
 #include "testing/fuzz/read_weights.h"

@@ -9,8 +9,8 @@
 
 #include "absl/status/statusor.h"
 #include "glog/logging.h"
-#include "kvm/io/safetensors.h"
-#include "kvm/io/sharded_weights.h"
+#include "kvm/io/tensors/safetensors.h"
+#include "kvm/io/tensors/sharded_weights.h"
 #include "kvm/kernels/tensor.h"
 #include "testing/fuzz/memory_file.h"
 #include "testing/fuzz/memory_limit.h"

@@ -2,9 +2,9 @@
 
 #include "glog/logging.h"
 #include "kvm/kernels/dtype.h"
-#include "kvm/model/model_options.h"
-#include "kvm/model/stack_spec.h"
-#include "testing/random_weights.h"
+#include "kvm/model/mixers/model_options.h"
+#include "kvm/model/stack/stack_spec.h"
+#include "testing/conformance/random_weights.h"
 
 namespace kvm {
 namespace {

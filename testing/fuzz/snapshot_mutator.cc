@@ -5,9 +5,9 @@
 #include <string>
 
 #include "absl/strings/string_view.h"
-#include "kvm/checked_parse.h"
-#include "kvm/io/content_hash.h"
-#include "kvm/state/snapshot.pb.h"
+#include "kvm/base/checked_parse.h"
+#include "kvm/base/file/content_hash.h"
+#include "kvm/state/snapshot/snapshot.pb.h"
 
 extern "C" size_t LLVMFuzzerMutate(uint8_t* data, size_t size, size_t max_size);
 

@@ -5,8 +5,8 @@
 
 #include "glog/logging.h"
 #include "kvm/model/generator.h"
-#include "kvm/state/session.h"
-#include "kvm/state/snapshot.h"
+#include "kvm/state/snapshot/session.h"
+#include "kvm/state/snapshot/snapshot.h"
 #include "testing/fuzz/snapshot_model.h"
 
 int main(int argc, char** argv) {

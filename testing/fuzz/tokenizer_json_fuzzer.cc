@@ -6,7 +6,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "kvm/io/byte_level_bpe.h"
+#include "kvm/io/tokenizer/byte_level_bpe.h"
 #include "testing/fuzz/memory_limit.h"
 #include "testing/fuzz/tokenizer_round_trip.h"
 

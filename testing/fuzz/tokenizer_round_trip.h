@@ -2,7 +2,7 @@
 #define KVM_TESTING_FUZZ_TOKENIZER_ROUND_TRIP_H_
 
 #include "absl/strings/string_view.h"
-#include "kvm/io/tokenizer.h"
+#include "kvm/io/tokenizer/tokenizer.h"
 
 namespace kvm {
 

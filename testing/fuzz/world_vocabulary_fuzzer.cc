@@ -7,7 +7,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "glog/logging.h"
-#include "kvm/io/world_tokenizer.h"
+#include "kvm/io/tokenizer/world_tokenizer.h"
 #include "testing/fuzz/memory_limit.h"
 #include "testing/fuzz/tokenizer_round_trip.h"
 

@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <cstring>
 
-#include "kvm/io/crc32.h"
+#include "kvm/base/file/crc32.h"
 
 extern "C" size_t LLVMFuzzerMutate(uint8_t* data, size_t size, size_t max_size);
 

@@ -16,7 +16,7 @@
 // After foreach_target:
 #include "hwy/cache_control.h"
 #include "hwy/highway.h"
-#include "kvm/kernels/cpu/partial_vector-inl.h"
+#include "kvm/kernels/cpu/vectors/partial_vector-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace kvm {

@@ -9,7 +9,7 @@
 #include "absl/types/span.h"
 #include "gtest/gtest.h"
 #include "kvm/kernels/bfloat16.h"
-#include "kvm/kernels/cpu/every_target.h"
+#include "kvm/kernels/cpu/vectors/every_target.h"
 #include "kvm/kernels/int8_panels.h"
 #include "kvm/kernels/reference/matmul.h"
 

@@ -7,7 +7,7 @@
 
 #include "kvm/base/check.h"
 #include "kvm/kernels/check_view.h"
-#include "kvm/kernels/cpu/norms.h"
+#include "kvm/kernels/cpu/pointwise/norms.h"
 #include "kvm/kernels/key_panels.h"
 #include "kvm/kernels/key_value.h"
 

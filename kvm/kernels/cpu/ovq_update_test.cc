@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "gtest/gtest.h"
-#include "kvm/kernels/cpu/every_target.h"
+#include "kvm/kernels/cpu/vectors/every_target.h"
 #include "kvm/kernels/key_value.h"
 #include "kvm/kernels/reference/ovq_update.h"
 

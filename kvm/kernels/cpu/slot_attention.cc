@@ -20,8 +20,8 @@
 #include "hwy/cache_control.h"
 #include "hwy/contrib/math/math-inl.h"
 #include "hwy/highway.h"
-#include "kvm/kernels/cpu/keep_nan-inl.h"
 #include "kvm/kernels/cpu/panel_dots-inl.h"
+#include "kvm/kernels/cpu/vectors/keep_nan-inl.h"
 
 // Once, for all instruction sets.
 #ifndef KVM_KERNELS_CPU_SLOT_ATTENTION_SHARED_

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "gtest/gtest.h"
-#include "kvm/kernels/cpu/every_target.h"
 #include "kvm/kernels/cpu/slot_attention.h"
+#include "kvm/kernels/cpu/vectors/every_target.h"
 #include "kvm/kernels/key_value.h"
 #include "kvm/kernels/reference/slot_attention.h"
 #include "kvm/kernels/thread_pool.h"

@@ -6,9 +6,9 @@
 #include <vector>
 
 #include "gtest/gtest.h"
-#include "kvm/kernels/cpu/every_target.h"
 #include "kvm/kernels/cpu/slot_attention.h"
 #include "kvm/kernels/cpu/slot_attention_testing.h"
+#include "kvm/kernels/cpu/vectors/every_target.h"
 
 namespace kvm {
 namespace {

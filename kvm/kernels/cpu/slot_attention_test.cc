@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "gtest/gtest.h"
-#include "kvm/kernels/cpu/every_target.h"
 #include "kvm/kernels/cpu/slot_attention_testing.h"
+#include "kvm/kernels/cpu/vectors/every_target.h"
 
 namespace kvm {
 namespace {

@@ -11,9 +11,9 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "kvm/kernels/cpu/every_target.h"
 #include "kvm/kernels/cpu/slot_update.h"
 #include "kvm/kernels/cpu/slot_update_testing.h"
+#include "kvm/kernels/cpu/vectors/every_target.h"
 #include "kvm/kernels/thread_pool.h"
 
 namespace kvm {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "kvm/base/check.h"
-#include "kvm/kernels/cpu/norms.h"
+#include "kvm/kernels/cpu/pointwise/norms.h"
 #include "kvm/kernels/cpu/slot_checks.h"
 #include "kvm/kernels/cpu/slot_update.h"
 #include "kvm/kernels/key_panels.h"
@@ -21,9 +21,9 @@
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
 // After foreach_target:
 #include "hwy/highway.h"
-#include "kvm/kernels/cpu/keep_nan-inl.h"
-#include "kvm/kernels/cpu/norms-inl.h"
 #include "kvm/kernels/cpu/panel_dots-inl.h"
+#include "kvm/kernels/cpu/pointwise/norms-inl.h"
+#include "kvm/kernels/cpu/vectors/keep_nan-inl.h"
 
 // Once, for all instruction sets.
 #ifndef KVM_KERNELS_CPU_SLOT_ROUTING_SHARED_

@@ -8,10 +8,10 @@
 #include <vector>
 
 #include "gtest/gtest.h"
-#include "kvm/kernels/cpu/elementwise.h"
-#include "kvm/kernels/cpu/every_target.h"
+#include "kvm/kernels/cpu/pointwise/elementwise.h"
 #include "kvm/kernels/cpu/slot_update.h"
 #include "kvm/kernels/cpu/slot_update_testing.h"
+#include "kvm/kernels/cpu/vectors/every_target.h"
 
 namespace kvm {
 namespace {

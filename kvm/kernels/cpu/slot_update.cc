@@ -10,7 +10,7 @@
 #include "kvm/base/check.h"
 #include "kvm/kernels/bfloat16.h"
 #include "kvm/kernels/check_view.h"
-#include "kvm/kernels/cpu/norms.h"
+#include "kvm/kernels/cpu/pointwise/norms.h"
 #include "kvm/kernels/cpu/slot_checks.h"
 #include "kvm/kernels/key_value.h"
 
@@ -20,8 +20,8 @@
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
 // After foreach_target:
 #include "hwy/highway.h"
-#include "kvm/kernels/cpu/norms-inl.h"
 #include "kvm/kernels/cpu/panel_dots-inl.h"
+#include "kvm/kernels/cpu/pointwise/norms-inl.h"
 
 // Once, for all instruction sets.
 #ifndef KVM_KERNELS_CPU_SLOT_UPDATE_SHARED_

@@ -8,13 +8,13 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "kvm/kernels/cpu/elementwise.h"
 #include "kvm/kernels/cpu/matmul.h"
-#include "kvm/kernels/cpu/norms.h"
 #include "kvm/kernels/cpu/ovq_update.h"
-#include "kvm/kernels/cpu/rotary.h"
+#include "kvm/kernels/cpu/pointwise/elementwise.h"
+#include "kvm/kernels/cpu/pointwise/norms.h"
+#include "kvm/kernels/cpu/pointwise/rotary.h"
+#include "kvm/kernels/cpu/pointwise/token_shift.h"
 #include "kvm/kernels/cpu/slot_attention.h"
-#include "kvm/kernels/cpu/token_shift.h"
 #include "kvm/kernels/key_value.h"
 #include "kvm/kernels/thread_pool.h"
 

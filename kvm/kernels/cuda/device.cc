@@ -1,7 +1,7 @@
 #include "kvm/kernels/cuda/device.h"
 
 #include "absl/strings/str_cat.h"
-#include "kvm/status_macros.h"
+#include "kvm/base/status_macros.h"
 
 namespace kvm::cuda {
 namespace {

@@ -5,7 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
-#include "kvm/status_macros.h"
+#include "kvm/base/status_macros.h"
 
 namespace kvm::cuda {
 namespace {

@@ -6,10 +6,10 @@
 #include <utility>
 #include <vector>
 
+#include "kvm/base/status_macros.h"
 #include "kvm/kernels/cpu/slot_attention.h"
 #include "kvm/model/mixers/qkv_projection.h"
 #include "kvm/state/block_window.h"
-#include "kvm/status_macros.h"
 
 namespace kvm {
 namespace {

@@ -6,7 +6,7 @@
 
 #include "absl/functional/function_ref.h"
 #include "absl/types/span.h"
-#include "kvm/model/mixer.h"
+#include "kvm/model/mixers/mixer.h"
 
 namespace kvm {
 

@@ -8,11 +8,11 @@
 
 #include "absl/status/statusor.h"
 #include "gtest/gtest.h"
-#include "kvm/model/execution_context.h"
-#include "kvm/model/initializer.h"
+#include "kvm/kernels/execution_context.h"
 #include "kvm/model/language_model.h"
-#include "kvm/model/model_options.h"
-#include "kvm/model/stack_spec.h"
+#include "kvm/model/mixers/model_options.h"
+#include "kvm/model/stack/stack_spec.h"
+#include "kvm/model/weights/initializer.h"
 
 namespace kvm {
 namespace {

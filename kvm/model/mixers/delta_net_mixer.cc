@@ -7,15 +7,15 @@
 #include <utility>
 #include <vector>
 
-#include "kvm/kernels/cpu/chunked_delta.h"
-#include "kvm/kernels/cpu/delta_gates.h"
-#include "kvm/kernels/cpu/delta_rule.h"
-#include "kvm/kernels/cpu/elementwise.h"
 #include "kvm/kernels/cpu/matmul.h"
-#include "kvm/kernels/cpu/short_convolution.h"
-#include "kvm/model/delta_net_spec.h"
+#include "kvm/kernels/cpu/pointwise/elementwise.h"
+#include "kvm/kernels/cpu/recurrence/chunked_delta.h"
+#include "kvm/kernels/cpu/recurrence/delta_gates.h"
+#include "kvm/kernels/cpu/recurrence/delta_rule.h"
+#include "kvm/kernels/cpu/recurrence/short_convolution.h"
 #include "kvm/model/mixers/delta_net_state.h"
 #include "kvm/model/mixers/row_blocks.h"
+#include "kvm/model/stack/delta_net_spec.h"
 
 namespace kvm {
 namespace {

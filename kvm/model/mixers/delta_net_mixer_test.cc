@@ -12,13 +12,13 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
+#include "kvm/kernels/execution_context.h"
 #include "kvm/kernels/tensor.h"
 #include "kvm/kernels/thread_pool.h"
-#include "kvm/model/execution_context.h"
-#include "kvm/model/initializer.h"
 #include "kvm/model/language_model.h"
-#include "kvm/model/stack_spec.h"
+#include "kvm/model/stack/stack_spec.h"
 #include "kvm/model/state_size.h"
+#include "kvm/model/weights/initializer.h"
 
 namespace kvm {
 namespace {

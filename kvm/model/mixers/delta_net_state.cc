@@ -2,7 +2,7 @@
 
 #include <cassert>
 
-#include "kvm/status_macros.h"
+#include "kvm/base/status_macros.h"
 
 namespace kvm {
 

@@ -10,7 +10,7 @@
 #include "absl/types/span.h"
 #include "kvm/kernels/matrix_view.h"
 #include "kvm/kernels/tensor.h"
-#include "kvm/model/delta_net_spec.h"
+#include "kvm/model/stack/delta_net_spec.h"
 #include "kvm/state/mixer_state.h"
 #include "kvm/state/state_fields.h"
 

@@ -15,11 +15,11 @@
 #include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
 #include "kvm/kernels/tensor.h"
-#include "kvm/model/mixer_parameters.h"
 #include "kvm/model/mixers/kvm_mixer.h"
-#include "kvm/model/stack_spec.h"
+#include "kvm/model/stack/stack_spec.h"
 #include "kvm/model/state_size.h"
-#include "kvm/model/weight_source.h"
+#include "kvm/model/weights/mixer_parameters.h"
+#include "kvm/model/weights/weight_source.h"
 
 namespace kvm {
 

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "gtest/gtest.h"
-#include "kvm/model/execution_context.h"
+#include "kvm/kernels/execution_context.h"
 #include "kvm/model/mixers/kvm_mixer_testing.h"
 #include "kvm/model/mixers/kvm_state.h"
 

@@ -7,15 +7,15 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "kvm/kernels/cpu/elementwise.h"
-#include "kvm/kernels/cpu/norms.h"
+#include "kvm/base/status_macros.h"
+#include "kvm/kernels/cpu/pointwise/elementwise.h"
+#include "kvm/kernels/cpu/pointwise/norms.h"
 #include "kvm/kernels/cpu/slot_attention.h"
 #include "kvm/model/mixers/chunk_pieces.h"
 #include "kvm/model/mixers/qkv_projection.h"
 #include "kvm/model/mixers/row_blocks.h"
 #include "kvm/state/block_window.h"
 #include "kvm/state/ovq_memory.h"
-#include "kvm/status_macros.h"
 
 namespace kvm {
 namespace {

@@ -3,11 +3,11 @@
 #include <algorithm>
 #include <memory_resource>
 
-#include "kvm/kernels/cpu/elementwise.h"
-#include "kvm/kernels/cpu/norms.h"
-#include "kvm/kernels/cpu/rotary.h"
+#include "kvm/base/status_macros.h"
+#include "kvm/kernels/cpu/pointwise/elementwise.h"
+#include "kvm/kernels/cpu/pointwise/norms.h"
+#include "kvm/kernels/cpu/pointwise/rotary.h"
 #include "kvm/model/mixers/row_blocks.h"
-#include "kvm/status_macros.h"
 
 namespace kvm {
 

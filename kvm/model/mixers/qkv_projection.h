@@ -11,12 +11,12 @@
 #include "absl/types/span.h"
 #include "kvm/kernels/cpu/matmul.h"
 #include "kvm/kernels/dtype.h"
+#include "kvm/kernels/execution_context.h"
 #include "kvm/kernels/matrix_view.h"
 #include "kvm/kernels/tensor.h"
-#include "kvm/model/execution_context.h"
-#include "kvm/model/mixers/layer_weights.h"
-#include "kvm/model/stack.pb.h"
-#include "kvm/model/stack_spec.h"
+#include "kvm/model/stack/stack.pb.h"
+#include "kvm/model/stack/stack_spec.h"
+#include "kvm/model/weights/layer_weights.h"
 #include "kvm/state/state_fields.h"
 
 namespace kvm {

@@ -4,7 +4,7 @@
 #include <memory_resource>
 #include <vector>
 
-#include "kvm/kernels/cpu/token_shift.h"
+#include "kvm/kernels/cpu/pointwise/token_shift.h"
 
 namespace kvm {
 

@@ -5,12 +5,12 @@
 #include <utility>
 #include <vector>
 
-#include "kvm/kernels/cpu/chunked_delta.h"
-#include "kvm/kernels/cpu/elementwise.h"
-#include "kvm/kernels/cpu/norms.h"
-#include "kvm/kernels/cpu/wkv7.h"
+#include "kvm/base/status_macros.h"
+#include "kvm/kernels/cpu/pointwise/elementwise.h"
+#include "kvm/kernels/cpu/pointwise/norms.h"
+#include "kvm/kernels/cpu/recurrence/chunked_delta.h"
+#include "kvm/kernels/cpu/recurrence/wkv7.h"
 #include "kvm/model/mixers/row_blocks.h"
-#include "kvm/status_macros.h"
 
 namespace kvm {
 namespace {

@@ -5,9 +5,9 @@
 
 #include <memory>
 
-#include "kvm/model/mixer.h"
-#include "kvm/model/mixers/layer_weights.h"
-#include "kvm/model/stack.pb.h"
+#include "kvm/model/mixers/mixer.h"
+#include "kvm/model/stack/stack.pb.h"
+#include "kvm/model/weights/layer_weights.h"
 
 namespace kvm {
 

@@ -137,7 +137,7 @@ def rezip(source, target, **how):
 
 
 def check_written():
-    """written.pth is what //kvm/io:torch_file_test writes: both ways of loading it must find the same."""
+    """written.pth is what //kvm/io/torch:torch_file_test writes: both ways of loading it must find the same."""
     for weights_only in (True, False):
         loaded = torch.load("written.pth", weights_only=weights_only)
         assert list(loaded) == ["matrix", "bf16", "scalar", "empty", "n\u00e4me"]

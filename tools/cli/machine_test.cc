@@ -1,0 +1,48 @@
+#include "tools/cli/machine.h"
+
+#include <string>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tools/cli/format.h"
+
+namespace kvm {
+namespace {
+
+using ::testing::HasSubstr;
+
+TEST(CheckFitsInMemory, ComparesWithWhatIsAvailable) {
+  const int64_t memory = PhysicalMemory();
+  ASSERT_GT(memory, 0);
+  EXPECT_TRUE(CheckFitsInMemory("the rows", 1e6, "take fewer", 1000000).ok());
+  for (const double bytes : {1e6 + 1, 1e30}) {
+    const absl::Status status = CheckFitsInMemory("the rows", bytes, "take fewer", 1000000);
+    EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
+    EXPECT_THAT(std::string(status.message()), HasSubstr(" and this machine has 976.6 KiB available; take fewer"));
+  }
+  EXPECT_THAT(std::string(CheckFitsInMemory("the rows", 2.0 * static_cast<double>(memory), "").message()),
+              HasSubstr("the rows take " + FormatBytes(2 * memory)));
+  EXPECT_TRUE(CheckFitsInMemory("the rows", 1e30, "take fewer", 0).ok());
+}
+
+TEST(AvailableMemory, IsPartOfTheMachines) {
+  EXPECT_GT(AvailableMemory(), 0);
+  EXPECT_LE(AvailableMemory(), PhysicalMemory());
+}
+
+TEST(ParseMemAvailable, FindsItsLine) {
+  EXPECT_EQ(ParseMemAvailable("MemTotal:  9 kB\nMemFree:  1 kB\nMemAvailable:      12 kB\nBuffers: 3 kB\n"), 12288);
+  EXPECT_EQ(ParseMemAvailable("MemAvailable:\t0 kB"), 0);
+  for (const char* other : {"", "MemTotal: 9 kB\n", "MemAvailable: x kB", "MemAvailable: -1 kB", "MemAvailable: 12 MB",
+                            "MemAvailable: 9223372036854775807 kB"}) {
+    EXPECT_EQ(ParseMemAvailable(other), -1) << other;
+  }
+}
+
+TEST(ProcessorName, IsOneLineOfText) {
+  EXPECT_FALSE(ProcessorName().empty());
+  EXPECT_EQ(ProcessorName().find('\n'), std::string::npos);
+}
+
+}  // namespace
+}  // namespace kvm

@@ -1,0 +1,48 @@
+#include "tools/session/session_command.h"
+
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "kvm/base/nearest_name.h"
+#include "tools/cli/command_status.h"
+#include "tools/session/session_files_commands.h"
+#include "tools/session/session_model_commands.h"
+
+namespace kvm {
+namespace {
+
+std::vector<Command> Subcommands() {
+  return {SessionSaveCommand(), SessionRestoreCommand(), SessionForkCommand(), SessionListCommand(),
+          SessionDropCommand()};
+}
+
+std::string Overview() {
+  std::string text =
+      "usage: kvm session COMMAND --store=DIR [--flag=value ...]\n\n"
+      "Named sessions of a state store: sequences that a model has read, to go on with later (kvm generate --store).\n"
+      "A store has one user at a time.\n\ncommands:\n";
+  for (const Command& command : Subcommands()) {
+    absl::StrAppend(&text, "  ", command.name, std::string(9 - command.name.size(), ' '), command.summary, "\n");
+  }
+  absl::StrAppend(&text, "\nkvm session COMMAND --help lists a command's flags.\n");
+  return text;
+}
+
+absl::Status RunSession(absl::Span<const std::string> args, Console& console) {
+  if (args.empty()) return UsageError("kvm session needs a command (see kvm help session)");
+  if (args[0] == "--help" || args[0] == "-h" || args[0] == "help") return HelpRequest(Overview());
+  std::vector<std::string> names;
+  for (const Command& command : Subcommands()) {
+    if (command.name == args[0]) return command.run(args.subspan(1), console);
+    names.push_back(command.name);
+  }
+  return UsageError(absl::StrCat("unknown session command '", args[0], "'", DidYouMean(args[0], names, "kvm session "),
+                                 " (see kvm help session)"));
+}
+
+}  // namespace
+
+Command SessionCommand() { return {"session", "keeps sessions in a state store and goes back in them", RunSession}; }
+
+}  // namespace kvm

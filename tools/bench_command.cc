@@ -132,17 +132,20 @@ absl::Status RunBench(absl::Span<const std::string> args, Console& console) {
       "that take everything in turn. operators: kernels at a layer's sizes (--width --heads --vocab --chunk\n"
       "--mlp-expansion --rows). prefill, decode: --model, or the stack of --spec or --pattern with random\n"
       "weights (without any: the published 120M KVM-sqrt shape); --weights may be a list. state: how time and\n"
-      "memory grow to --tokens, with a fixed budget and with one of 16*context^0.5 rows, or with --budget; a\n"
-      "stack of 4 layers and width 512 unless flags say more. Without a topic: operators, prefill and decode.");
+      "memory grow to --tokens, with a fixed budget and with one of 16*context^0.5 rows, or with --budget (of\n"
+      "at least 256 rows where it is sqrt or power); a stack of 4 layers and width 512 unless flags say more.\n"
+      "Without a topic: operators, prefill and decode.");
   BenchFlags values;
   DefineBenchFlags(flags, &values);
   RETURN_IF_ERROR(flags.Parse(args));
+  const AbandonableStep measuring(console);
   RETURN_IF_ERROR(CheckBenchFlags(flags, &values));
 
   std::vector<std::unique_ptr<ExecutionContext>> owned;
   Bench bench{flags, values, {}, {}, console, {{"machine", MachineToJson()}}};
   for (const int64_t threads : values.threads) {
     auto context = std::make_unique<ExecutionContext>(static_cast<int>(threads));
+    NoteThreads(flags, threads, context->pool, console);
     // The system may grant no more threads than one before had.
     if (!bench.pools.empty() && context->pool.num_threads() == bench.pools.back()->num_threads()) continue;
     bench.contexts.push_back(context.get());

@@ -122,8 +122,8 @@ TEST_F(BenchCommandTest, StateIsReportedForBothBudgets) {
 TEST_F(BenchCommandTest, TablesNameWhatWasMeasured) {
   ASSERT_EQ(Run(Args({"operators", "prefill", "decode", "state"})), 0) << err_;
   for (const char* text : {"ceilings", "slot attention: 2 heads", "of the time of the same chunk's attention",
-                           "K, 2 layers of width 64, budget sqrt:16; weights as-is, state f32", "prefill to",
-                           "decode at", "time of a piece ~ context^", "weights + states"}) {
+                           "K, 2 layers of width 64, budget sqrt:16 (at least 256 rows); weights as-is, state f32",
+                           "prefill to", "decode at", "time of a piece ~ context^", "weights + states"}) {
     EXPECT_THAT(out_, HasSubstr(text));
   }
 }
@@ -188,6 +188,18 @@ TEST_F(BenchCommandTest, WhatCannotFitInMemoryIsRefusedBeforeAnythingIsMeasured)
 TEST_F(BenchCommandTest, StacksWithoutABudgetAreMeasuredOnce) {
   const nlohmann::json json = RunJson(Args({"state"}, {"--pattern=A", "--heads=1"}));
   EXPECT_EQ(json["state"]["results"].size(), 1u);
+}
+
+TEST_F(BenchCommandTest, ATypeOfWeightsIsMeasuredOnce) {
+  const nlohmann::json json = RunJson(Args({"prefill"}, {"--weights=f32,bf16,f32"}));
+  EXPECT_EQ(json["contexts"]["results"].size(), 2u);
+}
+
+TEST_F(BenchCommandTest, ThreadsThatCannotRunAreNoted) {
+  ASSERT_EQ(Run(Args({"state"}, {"--threads=1024"})), 0) << err_;
+  EXPECT_THAT(err_, HasSubstr("note: --threads=1024: only "));
+  ASSERT_EQ(Run(Args({"state"})), 0) << err_;
+  EXPECT_EQ(err_, "");
 }
 
 TEST_F(BenchCommandTest, FlagsOfOtherTopicsAreRefused) {

@@ -16,6 +16,7 @@
 #include "tools/cli/format.h"
 #include "tools/cli/machine.h"
 #include "tools/flags/state_fits.h"
+#include "tools/report/stack_report.h"
 
 namespace kvm {
 namespace {
@@ -76,7 +77,6 @@ StackFlags StateStack(const FlagSet& flags, const StackFlags& given) {
   const int64_t period = std::max<int64_t>(1, static_cast<int64_t>(stack.pattern.size()));
   if (!flags.IsSet("layers")) stack.layers = (4 + period - 1) / period * period;
   if (!flags.IsSet("width")) stack.width = 512;
-  if (!flags.IsSet("heads")) stack.heads = 4;
   if (!flags.IsSet("vocab")) stack.vocab = 4096;
   return ContextStack(stack);
 }
@@ -125,7 +125,8 @@ absl::Status CheckAllAreUsed(const FlagSet& flags, const BenchFlags& values) {
   return absl::OkStatus();
 }
 
-// That there are such models, and memory for the states of stacks, before anything is measured: loading comes later.
+// Checks before anything is measured what models are loaded for later: that their files can be opened, and that the
+// states of stacks fit in memory.
 absl::Status CheckModels(const FlagSet& flags, const BenchFlags& values) {
   if (!Measures(values, {"prefill", "decode", "state"})) return absl::OkStatus();
   double num_models = 0;
@@ -138,7 +139,7 @@ absl::Status CheckModels(const FlagSet& flags, const BenchFlags& values) {
     ++num_models;
   }
   const std::string& model = values.model.model;
-  if (absl::EndsWith(model, ".textproto")) return ReadStackFile(model).status();
+  if (absl::EndsWithIgnoreCase(model, ".textproto")) return ReadStackFile(model).status();
   if (!model.empty()) return OpenModel(model).status();
   const auto check_stack = [&](const StackFlags& stack, int64_t tokens) -> absl::Status {
     ASSIGN_OR_RETURN(const StackSpec spec, ResolveStack(flags, stack));
@@ -152,10 +153,15 @@ absl::Status CheckModels(const FlagSet& flags, const BenchFlags& values) {
 }
 
 // "K, 12 layers of width 768, budget sqrt:16".
-std::string NameOfStack(const StackFlags& stack) {
+std::string NameOfStack(const StackFlags& stack, const StackSpec& spec) {
   if (!stack.spec.empty()) return stack.spec;
   std::string name = absl::StrCat(stack.pattern, ", ", FormatCounted(stack.layers, "layer"), " of width ", stack.width);
-  if (absl::StrContains(stack.pattern, 'K')) absl::StrAppend(&name, ", budget ", stack.budget);
+  for (const MixerSpec& mixer : spec.mixers()) {
+    if (!mixer.has_kvm()) continue;
+    absl::StrAppend(&name, ", budget ", stack.budget);
+    const int64_t least = LeastRows(mixer.kvm(), mixer.kvm().budget());
+    if (least > 0) absl::StrAppend(&name, " (at least ", FormatCounted(least, "row"), ")");
+  }
   return name;
 }
 
@@ -197,6 +203,12 @@ absl::Status CheckBenchFlags(const FlagSet& flags, BenchFlags* values) {
     }
   }
   if (values->topics.empty()) values->topics = {"operators", "prefill", "decode"};
+  // Each type of weights once, in the order given.
+  std::vector<std::string> weights;
+  for (const absl::string_view type : absl::StrSplit(values->model.weights, ',')) {
+    if (std::find(weights.begin(), weights.end(), type) == weights.end()) weights.emplace_back(type);
+  }
+  values->model.weights = absl::StrJoin(weights, ",");
   SortUnique(&values->threads);
   SortUnique(&values->contexts);
   if (values->threads.empty()) return flags.Wrong("--threads: expected a number at least");
@@ -221,7 +233,7 @@ absl::Status CheckBenchFlags(const FlagSet& flags, BenchFlags* values) {
 }
 
 absl::StatusOr<OperatorBenchOptions> ResolveOperatorBench(const FlagSet& flags, const BenchFlags& values) {
-  const StackFlags& stack = values.stack;
+  const StackFlags stack = WithHeads(values.stack);
   if (stack.width % stack.heads != 0) {
     return flags.Wrong(absl::StrCat("--width=", stack.width, " is no multiple of --heads=", stack.heads));
   }
@@ -292,7 +304,7 @@ absl::StatusOr<BenchModels> LoadContextModels(const FlagSet& flags, const BenchF
     const StackFlags stack = ContextStack(values.stack);
     ASSIGN_OR_RETURN(const StackSpec spec, ResolveStack(flags, stack));
     ASSIGN_OR_RETURN(LoadedModel loaded, MakeModel(flags, of_model, spec, context, console));
-    Append(NameOfStack(stack) + suffix, std::move(loaded), &models);
+    Append(NameOfStack(stack, spec) + suffix, std::move(loaded), &models);
   }
   RETURN_IF_ERROR(CheckStatesFit(models, tokens));
   return models;

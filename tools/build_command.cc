@@ -73,6 +73,7 @@ absl::Status CheckFree(const std::string& folder) {
 
 absl::Status CheckTokenizer(const std::string& path, const StackSpec& spec, Console& console) {
   if (path.empty()) return absl::OkStatus();
+  const AbandonableStep opening(console);
   ASSIGN_OR_RETURN(const std::unique_ptr<Tokenizer> tokenizer, OpenTokenizerWithNotes(path, console));
   if (tokenizer->vocab_size() <= spec.vocab_size()) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat(path, ": ", tokenizer->vocab_size(),
@@ -92,13 +93,15 @@ int64_t NewBytes(const Composition& composition) {
 // How the report calls what is drawn.
 std::string NewOrigin(const BuildFlags& values) { return absl::StrCat("new (seed ", values.model.seed, ")"); }
 
-absl::Status WriteModel(const BuildFlags& values, const Composition& composition, Console& console) {
+absl::Status WriteModel(const FlagSet& flags, const BuildFlags& values, const Composition& composition,
+                        Console& console) {
   const int64_t bytes = NewBytes(composition);
   RETURN_IF_ERROR(CheckFitsInMemory("the new weights", static_cast<double>(bytes), "choose a smaller stack"));
   if (bytes > 0) {
     console.err << "drawing " << FormatBytes(bytes) << " of weights with seed " << values.model.seed << std::endl;
   }
   ThreadPool pool(static_cast<int>(values.model.threads));
+  NoteThreads(flags, values.model.threads, pool, console);
   InitializerOptions options;
   options.seed = static_cast<uint64_t>(values.model.seed);
   options.block_output_gain = values.block_output_gain;
@@ -151,7 +154,7 @@ absl::Status RunBuild(absl::Span<const std::string> args, Console& console) {
       RETURN_IF_ERROR(CheckOutsideModel(values.out, checkpoint->model.path));
     }
     RETURN_IF_ERROR(CheckCanMakeFolder(values.out));
-    RETURN_IF_ERROR(WriteModel(values, composition, console));
+    RETURN_IF_ERROR(WriteModel(flags, values, composition, console));
   }
 
   if (values.print_spec) {

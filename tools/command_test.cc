@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/strings/str_join.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tools/cli/command_status.h"
@@ -34,14 +35,20 @@ class CommandTest : public ::testing::Test {
          [](absl::Span<const std::string>, Console&) {
            return absl::NotFoundError(std::string("\x1b[31mred\xff") + std::string(1 << 20, 'x'));
          }},
+        {"family", "has commands of its own",
+         [](absl::Span<const std::string> args, Console& console) {
+           console.out << absl::StrJoin(args, " ");
+           return absl::OkStatus();
+         }},
         {"stop", "is interrupted", [](absl::Span<const std::string>, Console&) { return Interrupted(); }}};
-    Console console{in_, out_, err_};
+    Console console{in_, out_, err_, false, [this] { return interrupted_; }};
     return RunCommandLine(commands, args, console);
   }
 
   std::istringstream in_;
   std::ostringstream out_;
   std::ostringstream err_;
+  bool interrupted_ = false;
 };
 
 TEST_F(CommandTest, RunsTheNamedCommand) {
@@ -52,17 +59,27 @@ TEST_F(CommandTest, RunsTheNamedCommand) {
 
 TEST_F(CommandTest, HelpGoesToOut) {
   EXPECT_EQ(Run({"help"}), 0);
-  EXPECT_THAT(out_.str(), HasSubstr("  greet  says hello\n  fail   finds a fault\n"));
+  EXPECT_THAT(out_.str(), HasSubstr("  greet   says hello\n  fail    finds a fault\n"));
   EXPECT_EQ(Run({"help", "greet"}), 0);
   EXPECT_THAT(out_.str(), HasSubstr("usage: kvm greet"));
   EXPECT_EQ(Run({"greet", "--help"}), 0);
   EXPECT_EQ(err_.str(), "");
+  // What follows the name is the command's own.
+  out_.str("");
+  EXPECT_EQ(Run({"help", "family", "aunt"}), 0);
+  EXPECT_EQ(out_.str(), "aunt --help");
 }
 
 TEST_F(CommandTest, TellsItsVersion) {
   EXPECT_EQ(Run({"--version"}), 0);
   EXPECT_THAT(out_.str(), ::testing::MatchesRegex("kvm [0-9]+[.][0-9]+[.][0-9]+\n"));
   EXPECT_EQ(Run({"--version", "greet"}), 2);
+  const std::string version = out_.str();
+  out_.str("");
+  EXPECT_EQ(Run({"version"}), 0);
+  EXPECT_EQ(out_.str(), version);
+  EXPECT_EQ(Run({"help", "version"}), 0);
+  EXPECT_THAT(out_.str(), HasSubstr("usage: kvm version"));
 }
 
 TEST_F(CommandTest, UnknownCommandNamesTheNearest) {
@@ -100,6 +117,9 @@ TEST_F(CommandTest, InterruptHasItsOwnStatus) {
 TEST_F(CommandTest, OutputThatCannotBeWrittenIsNoSuccess) {
   out_.setstate(std::ios::badbit);
   EXPECT_EQ(Run({"greet"}), 141);
+  // As when Ctrl-C ends the wait for room in a pipe.
+  interrupted_ = true;
+  EXPECT_EQ(Run({"greet"}), 130);
 }
 
 }  // namespace

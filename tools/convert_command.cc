@@ -31,9 +31,9 @@ struct ConvertFlags {
 
 // The form that a name asks for.
 std::string FormOf(const std::string& out) {
-  if (absl::EndsWith(out, ".safetensors")) return "safetensors";
-  if (absl::EndsWith(out, ".pth")) return "pth";
-  if (absl::EndsWith(out, ".kvm")) return "packed";
+  if (absl::EndsWithIgnoreCase(out, ".safetensors")) return "safetensors";
+  if (absl::EndsWithIgnoreCase(out, ".pth")) return "pth";
+  if (absl::EndsWithIgnoreCase(out, ".kvm")) return "packed";
   return "hf";
 }
 

@@ -12,7 +12,6 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -44,6 +43,8 @@
 namespace kvm {
 namespace {
 
+// Bytes of a metadata field.
+constexpr size_t kLongestShown = size_t{1} << 20;
 constexpr int64_t kLongContext = 1024 * 1024;
 
 struct InspectFlags {
@@ -106,12 +107,12 @@ absl::StatusOr<Inspected> InspectModel(const std::string& path, Console& console
 absl::StatusOr<Inspected> Open(const std::string& path, Console& console) {
   RETURN_IF_ERROR(CheckPathExists(path));
   Inspected inspected;
-  if (absl::EndsWith(path, ".textproto")) {
+  if (absl::EndsWithIgnoreCase(path, ".textproto")) {
     ASSIGN_OR_RETURN(inspected.spec, ReadStackFile(path));
     inspected.kind = "stack";
     return inspected;
   }
-  if (absl::EndsWith(path, ".safetensors")) {
+  if (absl::EndsWithIgnoreCase(path, ".safetensors")) {
     ASSIGN_OR_RETURN(std::unique_ptr<SafetensorsFile> file, SafetensorsFile::Open(path));
     if (file->metadata().count(kStackMetadata) == 0 && !HasRwkvNames(*file)) {
       inspected.metadata = file->metadata();
@@ -137,6 +138,7 @@ struct MemoryNeed {
   int64_t state = 0;
   int64_t available = 0;
   int64_t machine = 0;
+  int64_t usable = 0;           // of the machine's, by this process
   std::string block_too_large;  // see DescribeBlockTooLarge
   bool fits() const {
     return machine == 0 || static_cast<double>(weights) + static_cast<double>(state) <= static_cast<double>(available);
@@ -149,6 +151,7 @@ MemoryNeed NeedOf(const Inspected& inspected, DType state_dtype) {
   need.state = SequenceStateSize(*inspected.spec, state_dtype, kLongContext).bytes;
   need.available = AvailableMemory();
   need.machine = PhysicalMemory();
+  need.usable = UsableMemory();
   const int64_t rest = std::max<int64_t>(need.available - need.weights, 1);
   if (!need.fits()) need.block_too_large = DescribeBlockTooLarge(*inspected.spec, state_dtype, 1, rest);
   return need;
@@ -173,7 +176,7 @@ void PrintText(const InspectFlags& values, const Inspected& inspected, const std
     out << "fingerprint: " << absl::StrCat(absl::Hex(*inspected.fingerprint, absl::kZeroPad16)) << "\n";
   }
   for (const auto& [key, value] : inspected.metadata)
-    out << "metadata: " << absl::Utf8SafeCEscape(key) << " = " << absl::Utf8SafeCEscape(value) << "\n";
+    out << "metadata: " << Printable(key, kLongestShown) << " = " << Printable(value, kLongestShown) << "\n";
   if (inspected.spec.has_value() && inspected.tensors != nullptr) {
     out << "tokenizer: " << (inspected.tokenizer_path.empty() ? "none" : Printable(inspected.tokenizer_path)) << "\n";
     std::vector<std::string> unused;
@@ -189,7 +192,8 @@ void PrintText(const InspectFlags& values, const Inspected& inspected, const std
     const MemoryNeed need = NeedOf(inspected, values.state_dtype());
     out << "\nmemory: weights " << FormatBytes(need.weights) << " + state at 1M tokens " << FormatBytes(need.state)
         << (need.fits() ? ": fits in the " : ": does not fit in the ") << FormatBytes(need.available)
-        << " available of this machine's " << FormatBytes(need.machine) << (need.block_too_large.empty() ? "" : "; ")
+        << " available of " << (need.usable < need.machine ? "this process's " : "this machine's ")
+        << FormatBytes(std::min(need.usable, need.machine)) << (need.block_too_large.empty() ? "" : "; ")
         << need.block_too_large << "\n";
   }
   if (values.tensors && inspected.tensors != nullptr) out << "\n" << ListTensors(*inspected.tensors);
@@ -211,11 +215,9 @@ void PrintJson(const InspectFlags& values, const Inspected& inspected, const std
       json["fingerprint"] = absl::StrCat(absl::Hex(*inspected.fingerprint, absl::kZeroPad16));
     }
     json["tokenizer"] = inspected.tokenizer_path;
-    json["memory"] = {{"weight_bytes", need.weights},
-                      {"state_bytes_at_1m", need.state},
-                      {"available_bytes", need.available},
-                      {"machine_bytes", need.machine},
-                      {"fits", need.fits()}};
+    json["memory"] = {{"weight_bytes", need.weights},      {"state_bytes_at_1m", need.state},
+                      {"available_bytes", need.available}, {"machine_bytes", need.machine},
+                      {"usable_bytes", need.usable},       {"fits", need.fits()}};
   }
   if (values.check) {
     json["broken"] = nlohmann::json::array();
@@ -264,6 +266,7 @@ absl::Status RunInspect(absl::Span<const std::string> args, Console& console) {
     return absl::InvalidArgumentError(absl::StrCat(values.path, ": --map is for snapshots of sessions; this is none"));
   }
 
+  const AbandonableStep reading(console);
   ASSIGN_OR_RETURN(const Inspected inspected, Open(values.path, console));
   std::vector<BrokenTensor> broken;
   if (values.check && inspected.tensors != nullptr) {

@@ -9,12 +9,14 @@
 #include <initializer_list>
 #include <iostream>
 #include <new>
+#include <ostream>
 #include <string>
 #include <vector>
 
 #include "tools/all_commands.h"
 #include "tools/cli/command.h"
 #include "tools/cli/console.h"
+#include "tools/cli/descriptor_stream.h"
 #include "tools/cli/interrupt.h"
 
 namespace {
@@ -42,11 +44,17 @@ bool ReaderIsGone() {
 }
 
 int Run(const std::vector<std::string>& args) {
-  kvm::Console console{std::cin, std::cout, std::cerr, isatty(STDERR_FILENO) == 1, kvm::WasInterrupted, STDIN_FILENO};
+  kvm::DescriptorBuffer out_buffer(STDOUT_FILENO, kvm::WasInterrupted);
+  kvm::DescriptorBuffer err_buffer(STDERR_FILENO, kvm::WasInterrupted);
+  std::ostream out(&out_buffer);
+  std::ostream err(&err_buffer);
+  err << std::unitbuf;
+  kvm::Console console{std::cin, out, err, isatty(STDERR_FILENO) == 1, kvm::WasInterrupted, STDIN_FILENO};
+  console.end_at_interrupt = kvm::EndAtInterrupt;
   const int exit_status = kvm::RunCommandLine(kvm::AllCommands(), args, console);
   if (exit_status == kvm::kExitOutputClosed && !ReaderIsGone()) {
-    std::cerr << (IsWritable(STDOUT_FILENO) ? "kvm: cannot write to standard output; is the disk full?\n"
-                                            : "kvm: standard output is closed; the results have nowhere to go\n");
+    err << (IsWritable(STDOUT_FILENO) ? "kvm: cannot write to standard output; is the disk full?\n"
+                                      : "kvm: standard output is closed; the results have nowhere to go\n");
     return kvm::kExitBadInput;
   }
   return exit_status;

@@ -35,6 +35,9 @@ namespace {
 constexpr int64_t kMaxPiece = 512;
 
 constexpr char kInputName[] = "input_ids";
+constexpr char kMaskName[] = "attention_mask";
+// What models of other libraries take besides.
+constexpr const char* kUnusedInputs[] = {"position_ids", "token_type_ids", "inputs_embeds", "cache_position"};
 
 struct TokenBatch {
   int64_t num_sequences = 0;
@@ -46,7 +49,47 @@ struct TokenBatch {
   }
 };
 
-absl::StatusOr<TokenBatch> ReadTokens(const std::string& path, int64_t vocab_size) {
+bool IsOne(const TensorView& tensor, int64_t i) {
+  const char* const data = static_cast<const char*>(tensor.data);
+  switch (tensor.dtype) {
+    case DType::kI64: {
+      int64_t value;
+      std::memcpy(&value, data + i * static_cast<int64_t>(sizeof(value)), sizeof(value));
+      return value == 1;
+    }
+    case DType::kI32: {
+      int32_t value;
+      std::memcpy(&value, data + i * static_cast<int64_t>(sizeof(value)), sizeof(value));
+      return value == 1;
+    }
+    default:
+      return data[i] == 1;
+  }
+}
+
+// A mask that hides nothing is fine. Others ask for what is not done: every token is taken in by a state, which cannot
+// forget it.
+absl::Status CheckMask(const std::string& path, const TensorView& mask, const TokenBatch& batch) {
+  if (mask.dtype != DType::kI64 && mask.dtype != DType::kI32 && mask.dtype != DType::kU8 &&
+      mask.dtype != DType::kBool) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(path, ": ", kMaskName, " is ", Name(mask.dtype), "; expected I64, I32, U8 or BOOL"));
+  }
+  if (mask.shape != Shape{batch.num_sequences, batch.length}) {
+    return absl::InvalidArgumentError(absl::StrCat(path, ": ", kMaskName, " has shape ", ToString(mask.shape),
+                                                   "; expected that of ", kInputName, ", [", batch.num_sequences, ", ",
+                                                   batch.length, "]"));
+  }
+  for (int64_t i = 0; i < batch.num_sequences * batch.length; ++i) {
+    if (IsOne(mask, i)) continue;
+    return absl::InvalidArgumentError(absl::StrCat(
+        path, ": ", kMaskName, "[", i / batch.length, ", ", i % batch.length, "] is not 1; expected ones alone, as ",
+        "tokens cannot be masked: give sequences of one length without padding, each length in a file of its own"));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<TokenBatch> ReadTokens(const std::string& path, int64_t vocab_size, Console& console) {
   ASSIGN_OR_RETURN(const std::unique_ptr<SafetensorsFile> file, SafetensorsFile::Open(path));
   const TensorView* tensor = file->Find(kInputName);
   if (tensor == nullptr) {
@@ -67,6 +110,12 @@ absl::StatusOr<TokenBatch> ReadTokens(const std::string& path, int64_t vocab_siz
                                                      ", the model's vocabulary"));
     }
     batch.ids[i] = static_cast<int32_t>(id);
+  }
+  const TensorView* mask = file->Find(kMaskName);
+  if (mask != nullptr) RETURN_IF_ERROR(CheckMask(path, *mask, batch));
+  for (const char* name : kUnusedInputs) {
+    if (file->Find(name) == nullptr) continue;
+    PrintNote(console, absl::StrCat(path, ": ", name, " changes nothing; only ", kInputName, " is read"));
   }
   return batch;
 }
@@ -97,6 +146,7 @@ absl::StatusOr<Results> AllocateResults(const TokenBatch& batch, const LanguageM
 absl::Status Compute(const LanguageModel& model, const TokenBatch& batch, const std::vector<int64_t>& pieces,
                      ExecutionContext& context, Console& console, std::vector<SequenceState>* sequences,
                      Results* results) {
+  const AbandonableStep computing(console);
   const int64_t vocab = model.vocab_size();
   const int64_t width = model.spec().width();
   Progress progress(console, "logits", "tokens", batch.num_sequences * batch.length);
@@ -189,7 +239,7 @@ absl::Status RunLogits(absl::Span<const std::string> args, Console& console) {
   ExecutionContext context(static_cast<int>(model_flags.threads));
   ASSIGN_OR_RETURN(const LoadedModel loaded, LoadModel(flags, model_flags, context, console));
   const LanguageModel& model = *loaded.model;
-  ASSIGN_OR_RETURN(const TokenBatch batch, ReadTokens(ids, model.vocab_size()));
+  ASSIGN_OR_RETURN(const TokenBatch batch, ReadTokens(ids, model.vocab_size(), console));
   RETURN_IF_ERROR(CheckStateFits(model.spec(), loaded.options.state, batch.num_sequences, batch.length));
   ASSIGN_OR_RETURN(Results results, AllocateResults(batch, model, hidden));
   std::vector<SequenceState> sequences;

@@ -1,5 +1,6 @@
 #include "tools/logits_command.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <cstdlib>
@@ -124,6 +125,31 @@ TEST_F(LogitsCommandTest, NamesIdsThatAreWrong) {
   EXPECT_THAT(ErrorFor("input_ids", Tensor::FromInts({2}, {1, 2})), HasSubstr("of shape [2]; expected I64"));
   EXPECT_THAT(ErrorFor("input_ids", Tensor::FromInts({1, 0}, {})), HasSubstr("of shape [1, 0]; expected I64"));
   EXPECT_THAT(ErrorFor("ids", Tensor::FromInts({1, 1}, {1})), HasSubstr("no tensor input_ids"));
+}
+
+TEST_F(LogitsCommandTest, AMaskHidesNothing) {
+  Tensor ids(DType::kI64, {1, 3}), mask(DType::kI64, {1, 3}), positions(DType::kI64, {1, 3});
+  int64_t* const values = static_cast<int64_t*>(mask.bytes());
+  std::fill_n(values, 3, 1);
+  const std::string path = Path("ids"), out = Path("out");
+  const auto run = [&] {
+    EXPECT_TRUE(
+        WriteSafetensors(
+            path, {{"attention_mask", mask.view()}, {"input_ids", ids.view()}, {"position_ids", positions.view()}})
+            .ok());
+    return Run({"logits", "--model=" + Golden("kvm_sqrt"), "--ids=" + path, "--out=" + out});
+  };
+  EXPECT_EQ(run(), 0) << err_;
+  EXPECT_THAT(err_, HasSubstr("position_ids changes nothing"));
+  values[1] = 0;
+  EXPECT_EQ(run(), 1);
+  EXPECT_THAT(err_, HasSubstr("attention_mask[0, 1] is not 1; expected ones alone"));
+  mask = Tensor(DType::kI64, {3});
+  EXPECT_EQ(run(), 1);
+  EXPECT_THAT(err_, HasSubstr("attention_mask has shape [3]; expected that of input_ids, [1, 3]"));
+  mask = Tensor(DType::kF32, {1, 3});
+  EXPECT_EQ(run(), 1);
+  EXPECT_THAT(err_, HasSubstr("attention_mask is F32; expected"));
 }
 
 TEST_F(LogitsCommandTest, RefusesBadFilesAndFlags) {

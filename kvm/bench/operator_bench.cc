@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <functional>
+#include <utility>
 
 #include "kvm/base/status_macros.h"
 #include "kvm/bench/cold_memory.h"
@@ -34,6 +35,33 @@ double Share(const OperatorResult& result, const Peaks& peaks) {
 
 }  // namespace
 
+std::vector<OperatorResult> JudgeOperators(absl::Span<const OperatorCase> cases, absl::Span<const Spread> seconds,
+                                           const Ceilings& ceilings) {
+  Peaks peaks;
+  peaks.flop_rate = ceilings.flop_rate.median;
+  peaks.read_rate = ceilings.read_rate.median;
+  for (size_t i = 0; i < cases.size(); ++i) {
+    if (cases[i].is_matmul_peak) peaks.matmul_rate = cases[i].flop / seconds[i].median;
+    if (cases[i].is_chunk_attention) peaks.attention_seconds = seconds[i].median;
+  }
+  std::vector<OperatorResult> results;
+  for (size_t i = 0; i < cases.size(); ++i) {
+    const OperatorCase& c = cases[i];
+    OperatorResult result;
+    result.kernel = c.kernel;
+    result.what = c.what;
+    result.threads = ceilings.threads;
+    result.seconds = seconds[i];
+    result.flop = c.flop;
+    result.bytes = c.bytes;
+    result.bound = c.bound;
+    result.share = Share(result, peaks);
+    if (c.is_chunk_update) result.share_of_attention = seconds[i].median / peaks.attention_seconds;
+    results.push_back(result);
+  }
+  return results;
+}
+
 absl::StatusOr<OperatorReport> BenchOperators(const OperatorBenchOptions& options, absl::Span<ThreadPool* const> pools,
                                               const BenchHooks& hooks) {
   const ColdMemory memory(std::max(options.memory_bytes, MinColdBytes(options.sizes)));
@@ -55,28 +83,10 @@ absl::StatusOr<OperatorReport> BenchOperators(const OperatorBenchOptions& option
   OperatorReport report;
   report.ceilings = meter.Summary();
   for (size_t p = 0; p < pools.size(); ++p) {
-    Peaks peaks;
-    peaks.flop_rate = report.ceilings[p].flop_rate.median;
-    peaks.read_rate = report.ceilings[p].read_rate.median;
     std::vector<Spread> seconds;
-    for (size_t i = 0; i < cases.size(); ++i) {
-      seconds.push_back(SpreadOf(samples[p * cases.size() + i]));
-      if (cases[i].is_matmul_peak) peaks.matmul_rate = cases[i].flop / seconds[i].median;
-      if (cases[i].is_chunk_attention) peaks.attention_seconds = seconds[i].median;
-    }
-    for (size_t i = 0; i < cases.size(); ++i) {
-      const OperatorCase& c = cases[i];
-      OperatorResult result;
-      result.kernel = c.kernel;
-      result.what = c.what;
-      result.threads = pools[p]->num_threads();
-      result.seconds = seconds[i];
-      result.flop = c.flop;
-      result.bytes = c.bytes;
-      result.bound = c.bound;
-      result.share = Share(result, peaks);
-      if (c.is_chunk_update) result.share_of_attention = seconds[i].median / peaks.attention_seconds;
-      report.results.push_back(result);
+    for (size_t i = 0; i < cases.size(); ++i) seconds.push_back(SpreadOf(samples[p * cases.size() + i]));
+    for (OperatorResult& result : JudgeOperators(cases, seconds, report.ceilings[p])) {
+      report.results.push_back(std::move(result));
     }
   }
   return report;

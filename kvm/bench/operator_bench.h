@@ -42,6 +42,11 @@ struct OperatorReport {
   std::vector<OperatorResult> results;  // thread count by thread count
 };
 
+// What the cases' times with one number of threads say beside its ceilings. Among the cases are one is_matmul_peak and,
+// if any is_chunk_update, one is_chunk_attention.
+std::vector<OperatorResult> JudgeOperators(absl::Span<const OperatorCase> cases, absl::Span<const Spread> seconds,
+                                           const Ceilings& ceilings);
+
 // Times all operator cases with each pool, ceilings among them in turn. CancelledError when the hooks say so.
 absl::StatusOr<OperatorReport> BenchOperators(const OperatorBenchOptions& options, absl::Span<ThreadPool* const> pools,
                                               const BenchHooks& hooks);

@@ -65,16 +65,35 @@ TEST(OperatorBenchTest, OperationsAndBytesAreCounted) {
   EXPECT_EQ(update->bytes, 4 * 2 * 32 * 33);
 }
 
-TEST(OperatorBenchTest, TheMatMulPeakIsOneWhole) {
-  ThreadPool one(1);
-  const absl::StatusOr<OperatorReport> report = BenchOperators(Small(), {&one}, {});
-  ASSERT_TRUE(report.ok()) << report.status();
-  const OperatorResult& peak = report->results[0];
-  const auto attention = std::find_if(report->results.begin(), report->results.end(),
-                                      [](const OperatorResult& result) { return result.bound == Bound::kMatMul; });
-  ASSERT_NE(attention, report->results.end());
-  const double peak_rate = peak.flop / peak.seconds.median;
-  EXPECT_DOUBLE_EQ(attention->share, attention->flop / attention->seconds.median / peak_rate);
+// 400 operations and 40 bytes a second at most; the dense product reaches 100 operations.
+TEST(OperatorBenchTest, SharesAreOfWhatBinds) {
+  const auto make = [](double flop, double bytes, Bound bound) {
+    OperatorCase c;
+    c.flop = flop;
+    c.bytes = bytes;
+    c.bound = bound;
+    return c;
+  };
+  std::vector<OperatorCase> cases = {make(200, 1, Bound::kMultiplyAdds), make(5, 80, Bound::kReads),
+                                     make(30, 1, Bound::kMatMul), make(30, 1, Bound::kMatMul)};
+  cases[0].is_matmul_peak = true;
+  cases[2].is_chunk_attention = true;
+  cases[3].is_chunk_update = true;
+  Ceilings ceilings;
+  ceilings.threads = 3;
+  ceilings.flop_rate = {390, 400, 410};
+  ceilings.read_rate = {39, 40, 41};
+  // Medians count.
+  const std::vector<Spread> seconds = {{1, 2, 3}, {3, 4, 5}, {0.5, 0.6, 9}, {0.1, 0.4, 0.5}};
+  const std::vector<OperatorResult> results = JudgeOperators(cases, seconds, ceilings);
+  ASSERT_EQ(results.size(), 4u);
+  EXPECT_DOUBLE_EQ(results[0].share, 0.25);
+  EXPECT_DOUBLE_EQ(results[1].share, 0.5);
+  EXPECT_DOUBLE_EQ(results[2].share, 0.5);
+  EXPECT_DOUBLE_EQ(results[3].share, 0.75);
+  EXPECT_FALSE(results[2].share_of_attention.has_value());
+  EXPECT_DOUBLE_EQ(results[3].share_of_attention.value(), 2.0 / 3);
+  EXPECT_EQ(results[3].threads, 3);
 }
 
 TEST(OperatorBenchTest, StopsWhenAsked) {

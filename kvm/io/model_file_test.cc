@@ -185,5 +185,11 @@ TEST_F(ModelFileTest, RefusesTensorsThatSayNoStack) {
   EXPECT_THAT(std::string(OpenModel(Path("b.safetensors")).status().message()), HasSubstr("kvm.stack:1:"));
 }
 
+// Whoever opens models does not link what tokenizers are made of.
+TEST(ModelFile, NeedsNoRegularExpressions) {
+  EXPECT_EQ(*ReadFile("kvm/io/models_need_patterns"), "");
+  EXPECT_NE(*ReadFile("kvm/io/tokenizers_need_patterns"), "");
+}
+
 }  // namespace
 }  // namespace kvm

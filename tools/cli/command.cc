@@ -24,24 +24,35 @@ std::string Overview(const std::vector<Command>& commands) {
                     "\n");
   }
   absl::StrAppend(&text,
-                  "\nkvm help COMMAND lists a command's flags; kvm --version says which kvm this is. Nothing is ever "
+                  "\nkvm help COMMAND lists a command's flags; kvm version says which kvm this is. Nothing is ever "
                   "fetched from a network.\n");
   return text;
 }
 
+constexpr char kVersionHelp[] = "usage: kvm version\n\nSays which kvm this is.\n";
+
+bool IsVersion(absl::string_view word) { return word == "version" || word == "--version"; }
+
+absl::Status RunVersion(absl::Span<const std::string> args, Console& console) {
+  if (args.size() == 1 && IsHelpWord(args[0])) return HelpRequest(kVersionHelp);
+  if (!args.empty()) return UsageError(absl::StrCat("kvm version takes no arguments, not '", args[0], "'"));
+  console.out << kVersion;
+  return absl::OkStatus();
+}
+
 absl::Status Run(const std::vector<Command>& commands, absl::Span<const std::string> args, Console& console) {
   if (args.empty()) return UsageError("no command given (see kvm help)");
-  if (args[0] == "--version" && args.size() == 1) {
-    console.out << kVersion;
-    return absl::OkStatus();
-  }
-  const bool is_help = args[0] == "help" || args[0] == "--help" || args[0] == "-h";
-  if (is_help && args.size() == 1) return HelpRequest(Overview(commands));
+  const bool wants_help = IsHelpWord(args[0]);
+  std::vector<std::string> rest(args.begin() + (wants_help ? std::min<size_t>(args.size(), 2) : 1), args.end());
+  // What follows the command's name may be that of a command of its own.
+  if (wants_help) rest.push_back("--help");
+  const std::string name = wants_help && args.size() > 1 ? args[1] : args[0];
+  if (wants_help && IsHelpWord(name)) return HelpRequest(Overview(commands));
+  if (IsVersion(name)) return RunVersion(rest, console);
 
-  const std::string& name = args[is_help ? 1 : 0];
-  std::vector<std::string> names = {"help"};
+  std::vector<std::string> names = {"help", "version"};
   for (const Command& command : commands) {
-    if (command.name == name) return is_help ? command.run({"--help"}, console) : command.run(args.subspan(1), console);
+    if (command.name == name) return command.run(rest, console);
     names.push_back(command.name);
   }
   return UsageError(absl::StrCat("unknown command '", name, "'", DidYouMean(name, names, "kvm "), " (see kvm help)"));
@@ -57,6 +68,8 @@ std::string OneLine(absl::string_view message) {
 
 }  // namespace
 
+bool IsHelpWord(absl::string_view word) { return word == "help" || word == "--help" || word == "-h"; }
+
 int RunCommandLine(const std::vector<Command>& commands, absl::Span<const std::string> args, Console& console) {
   absl::Status status = Run(commands, args, console);
   if (IsHelpRequest(status)) {
@@ -64,7 +77,8 @@ int RunCommandLine(const std::vector<Command>& commands, absl::Span<const std::s
     status = absl::OkStatus();
   }
   console.out.flush();
-  if (status.ok() && !console.out) status = OutputClosed();
+  // Nobody had read what was there to be written, or nobody reads any more.
+  if (status.ok() && !console.out) status = console.interrupted() ? Interrupted() : OutputClosed();
   if (status.ok()) return kExitDone;
   if (IsInterrupted(status)) {
     console.err << "kvm: interrupted\n";

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "tools/cli/console.h"
 
@@ -26,7 +27,10 @@ inline constexpr int kExitBadUsage = 2;
 inline constexpr int kExitInterrupted = 130;
 inline constexpr int kExitOutputClosed = 141;
 
-// Runs the command that args[0] names, "help" or "--version". An error is one line on console.err. Returns the exit
+// Whether an argument asks for help: "help", "--help" or "-h".
+bool IsHelpWord(absl::string_view word);
+
+// Runs the command that args[0] names, "help" or "version". An error is one line on console.err. Returns the exit
 // status.
 int RunCommandLine(const std::vector<Command>& commands, absl::Span<const std::string> args, Console& console);
 

@@ -17,6 +17,27 @@ struct Console {
   std::function<bool()> interrupted = [] { return false; };
   // What text is read from in place of `in`; none if negative. Streams say nothing of why they cannot be read.
   int in_descriptor = -1;
+  // Whether Ctrl-C ends the process without being asked for. AbandonableStep calls it.
+  std::function<void(bool)> end_at_interrupt = [](bool) {};
+  int abandonable_steps = 0;  // under way
+};
+
+// A step that may be left in the middle, as it makes no files, holds no locks and has said all that it has to say:
+// while one of these is alive, Ctrl-C ends the process at once. For work that may take long and asks nobody whether to
+// go on, such as loading a model. May be nested.
+class AbandonableStep {
+ public:
+  explicit AbandonableStep(Console& console) : console_(console) {
+    if (console_.abandonable_steps++ == 0) console_.end_at_interrupt(true);
+  }
+  ~AbandonableStep() {
+    if (--console_.abandonable_steps == 0) console_.end_at_interrupt(false);
+  }
+  AbandonableStep(const AbandonableStep&) = delete;
+  AbandonableStep& operator=(const AbandonableStep&) = delete;
+
+ private:
+  Console& console_;
 };
 
 }  // namespace kvm

@@ -49,6 +49,8 @@ class FlagSet {
   void Int64s(const std::string& name, std::vector<int64_t>* values, int64_t min, int64_t max, const std::string& help);
   // Lets a flag of Int64s have no number.
   void AllowEmpty(const std::string& name) { Find(name)->may_be_empty = true; }
+  // Shows this as the default of a flag whose value follows from others'.
+  void DefaultText(const std::string& name, const std::string& text) { Find(name)->default_text = text; }
   // Takes all arguments that are no flags. Without this call there may be none.
   void Positionals(std::vector<std::string>* values) { positionals_ = values; }
 

@@ -93,6 +93,18 @@ TEST_F(FlagSetTest, OnlyTextsMayBeEmpty) {
   EXPECT_TRUE(flags_.IsSet("prompt"));
 }
 
+TEST_F(FlagSetTest, IntegersHaveTheBoundsThatAreNamed) {
+  int64_t seed = 0;
+  std::vector<int64_t> steps;
+  flags_.Int64("seed", &seed, 0, std::numeric_limits<int64_t>::max(), "");
+  flags_.Int64s("steps", &steps, 1, std::numeric_limits<int64_t>::max(), "");
+  EXPECT_THAT(ErrorOf({"--seed=18446744073709551615"}),
+              HasSubstr("--seed=18446744073709551615: expected an integer from 0 to 9223372036854775807"));
+  EXPECT_THAT(ErrorOf({"--steps=1,9223372036854775808"}), HasSubstr("integers from 1 to 9223372036854775807"));
+  ASSERT_TRUE(flags_.Parse({"--seed=9223372036854775807", "--steps=1,9223372036854775807"}).ok());
+  EXPECT_EQ(seed, std::numeric_limits<int64_t>::max());
+}
+
 TEST_F(FlagSetTest, RangesMayLackAnEnd) {
   double share = 0, rest = 0, factor = 1, size = 1;
   flags_.Double("share", &share, 0, 1, "", FlagSet::Ends::kMax);

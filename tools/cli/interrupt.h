@@ -10,6 +10,10 @@ void CatchInterrupts();
 // Whether there was one.
 bool WasInterrupted();
 
+// While it is on, the first one ends the process as well: at once, with "kvm: interrupted" on standard error and exit
+// status 130. One that came before ends it now.
+void EndAtInterrupt(bool on);
+
 }  // namespace kvm
 
 #endif  // KVM_TOOLS_CLI_INTERRUPT_H_

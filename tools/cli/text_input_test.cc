@@ -1,15 +1,17 @@
 #include "tools/cli/text_input.h"
 
 #include <fcntl.h>
-#include <signal.h>
 #include <sys/stat.h>
-#include <sys/time.h>
 #include <unistd.h>
 
+#include <fstream>
 #include <sstream>
 #include <string>
+#include <thread>
 
 #include "absl/status/status.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tools/cli/command_status.h"
@@ -55,28 +57,34 @@ TEST_F(TextInputTest, SaysWhyItCannotBeRead) {
   close(write_only);
 }
 
-volatile sig_atomic_t signalled = 0;
-
-// An empty pipe, and a named one without a writer, are waited for until a signal comes.
-TEST_F(TextInputTest, SignalsEndTheWait) {
-  struct sigaction action = {};
-  action.sa_handler = [](int) { signalled = 1; };
-  sigaction(SIGALRM, &action, nullptr);
-  console_.interrupted = [] { return signalled != 0; };
+// An empty pipe, and a named one without a writer. No signal ends the wait, as when it came before the wait began.
+TEST_F(TextInputTest, AWaitEndsWhenInterrupted) {
+  absl::Time interrupt = absl::Now() + absl::Milliseconds(100);
+  console_.interrupted = [&] { return absl::Now() > interrupt; };
   int ends[2];
   ASSERT_EQ(pipe(ends), 0);
-  // It comes again, in case the first was too early.
-  const struct itimerval soon = {{0, 50000}, {0, 50000}};
-  setitimer(ITIMER_REAL, &soon, nullptr);
   EXPECT_TRUE(IsInterrupted(ReadFrom(ends[0]).status()));
-  signalled = 0;
+  interrupt = absl::Now() + absl::Milliseconds(100);
   const std::string fifo = testing::TempDir() + "/text_input_fifo";
   ASSERT_EQ(mkfifo(fifo.c_str(), 0600), 0);
   EXPECT_TRUE(IsInterrupted(ReadTextInput(fifo, console_).status()));
-  const struct itimerval never = {};
-  setitimer(ITIMER_REAL, &never, nullptr);
   close(ends[0]);
   close(ends[1]);
+}
+
+// Its writer comes late, and takes its time.
+TEST_F(TextInputTest, ANamedPipeIsReadToItsEnd) {
+  const std::string fifo = testing::TempDir() + "/text_input_slow_fifo";
+  ASSERT_EQ(mkfifo(fifo.c_str(), 0600), 0);
+  std::thread writer([&fifo] {
+    absl::SleepFor(absl::Milliseconds(120));
+    std::ofstream file(fifo);
+    file << "one " << std::flush;
+    absl::SleepFor(absl::Milliseconds(120));
+    file << "two";
+  });
+  EXPECT_EQ(*ReadTextInput(fifo, console_), "one two");
+  writer.join();
 }
 
 }  // namespace

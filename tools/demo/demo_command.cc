@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -198,6 +200,8 @@ absl::Status RunDemo(absl::Span<const std::string> args, Console& console) {
   RETURN_IF_ERROR(AtomicFile::Create(values.out).status());
 
   const absl::Time start = absl::Now();
+  // Until the picture is written.
+  std::optional<AbandonableStep> showing(std::in_place, console);
   ASSIGN_OR_RETURN(const std::unique_ptr<Tokenizer> tokenizer,
                    ParseByteLevelBpe(Gpt2Tokenizer(), "the demo's tokenizer"));
   ASSIGN_OR_RETURN(const std::vector<int32_t> tokens, DemoTokens(flags, *tokenizer, values.tokens));
@@ -208,6 +212,7 @@ absl::Status RunDemo(absl::Span<const std::string> args, Console& console) {
                 << std::flush;
   }
   ExecutionContext context(static_cast<int>(values.model.threads));
+  NoteThreads(flags, values.model.threads, context.pool, console);
   values.model.threads = context.pool.num_threads();
   constexpr int64_t kSequences = 2;  // decoding is timed on a fork
   RETURN_IF_ERROR(CheckStateFits(spec, options.state, kSequences, values.tokens));
@@ -218,6 +223,7 @@ absl::Status RunDemo(absl::Span<const std::string> args, Console& console) {
   if (!values.json) PrintIntroduction(*model, values, console);
   ASSIGN_OR_RETURN(const std::vector<DemoPoint> points,
                    Measure(*model, tokens, options.state, !values.json, context, console));
+  showing.reset();
   RETURN_IF_ERROR(WriteFileAtomically(values.out, DrawDemoPicture(spec, options.state, points)));
   if (values.json) {
     console.out << ToJson(points).dump(2) << "\n";

@@ -8,7 +8,6 @@
 #include "kvm/base/status_macros.h"
 #include "kvm/io/identify_model.h"
 #include "kvm/io/stack_file.h"
-#include "kvm/kernels/thread_pool.h"
 #include "kvm/model/weights/initializer.h"
 #include "kvm/model/weights/parameters.h"
 #include "tools/cli/command_status.h"
@@ -30,6 +29,12 @@ absl::Status NotOffered(absl::string_view source, absl::string_view value, absl:
 }
 
 }  // namespace
+
+void NoteThreads(const FlagSet& flags, int64_t asked, const ThreadPool& pool, Console& console) {
+  if (!flags.IsSet("threads") || pool.num_threads() >= asked) return;
+  PrintNote(console, absl::StrCat(flags.Source("threads"), "=", asked, ": only ", pool.num_threads(),
+                                  " can run at a time here; as many are used"));
+}
 
 std::vector<std::string> StateNames() { return {"f32", "bf16", "int8"}; }
 
@@ -118,9 +123,11 @@ absl::StatusOr<LoadedModel> LoadModel(const FlagSet& flags, const ModelFlags& va
                                       Console& console, bool identify) {
   LoadedModel loaded;
   ASSIGN_OR_RETURN(loaded.options, ResolveModelOptions(flags, values));
+  NoteThreads(flags, values.threads, context.pool, console);
   if (values.model.empty())
     return flags.Wrong("--model is missing: a model folder, a model's file or a stack's .textproto");
-  if (absl::EndsWith(values.model, ".textproto")) {
+  const AbandonableStep loading(console);
+  if (absl::EndsWithIgnoreCase(values.model, ".textproto")) {
     ASSIGN_OR_RETURN(const StackSpec spec, ReadStackFile(values.model));
     console.err << values.model << ": a stack without weights; drawing random weights with seed " << values.seed
                 << std::endl;
@@ -142,6 +149,7 @@ absl::StatusOr<LoadedModel> LoadModel(const FlagSet& flags, const ModelFlags& va
 }
 
 absl::StatusOr<OpenedModel> OpenModelWithNotes(const std::string& path, Console& console) {
+  const AbandonableStep opening(console);
   ASSIGN_OR_RETURN(OpenedModel opened, OpenModel(path));
   for (const std::string& note : opened.model.notes) PrintNote(console, note);
   return opened;

@@ -13,6 +13,7 @@
 #include "absl/status/statusor.h"
 #include "kvm/io/model_file.h"
 #include "kvm/kernels/dtype.h"
+#include "kvm/kernels/thread_pool.h"
 #include "kvm/model/language_model.h"
 #include "kvm/state/snapshot/model_identity.h"
 #include "tools/cli/console.h"
@@ -32,6 +33,9 @@ struct ModelFlags {
 
   ModelFlags();
 };
+
+// Says on console.err when fewer threads than --threads or its variable asks for can run.
+void NoteThreads(const FlagSet& flags, int64_t asked, const ThreadPool& pool, Console& console);
 
 // What --state can be, for commands that show sizes alone; and the dtype of such a name.
 std::vector<std::string> StateNames();
@@ -67,9 +71,9 @@ struct LoadedModel {
 absl::StatusOr<std::unique_ptr<WeightSource>> DrawRandomWeights(const StackSpec& spec, uint64_t seed, ThreadPool& pool,
                                                                 const Console& console);
 
-// Loads --model: whatever OpenModel takes, or a stack's .textproto with random weights of --seed, which is then said on
-// console.err, as notes about the model are. `identify`: fills LoadedModel::identity, which may read all weights once
-// more (IdentifyModel).
+// Loads --model, which Ctrl-C ends at once: whatever OpenModel takes, or a stack's .textproto with random weights of
+// --seed, which is then said on console.err, as notes about the model are. `identify`: fills LoadedModel::identity,
+// which may read all weights once more (IdentifyModel).
 absl::StatusOr<LoadedModel> LoadModel(const FlagSet& flags, const ModelFlags& values, ExecutionContext& context,
                                       Console& console, bool identify = false);
 

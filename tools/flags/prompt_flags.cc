@@ -69,6 +69,7 @@ absl::Status CheckPromptFlags(const FlagSet& flags, const PromptFlags& values, b
 
 absl::StatusOr<Prompt> ReadPrompt(const FlagSet& flags, const PromptFlags& values, const ModelFlags& model_flags,
                                   const LoadedModel& loaded, Console& console) {
+  const AbandonableStep reading(console);
   Prompt prompt;
   const std::string& path = values.tokenizer.empty() ? loaded.tokenizer_path : values.tokenizer;
   if (flags.IsSet("prompt-ids")) {

@@ -41,7 +41,8 @@ struct Prompt {
 // The prompt as tokens of the model's vocabulary, and the tokenizer if the model or the flags have one, for ids as
 // well: it says which tokens may be drawn. Without a prompt there are no tokens. InvalidArgument for an empty text, for
 // one that the tokenizer refuses, and for ids outside the vocabulary; NotFound for a text without tokenizer; the errors
-// of reading files. That ids come with a tokenizer of the model's that cannot be read is a note on console.err.
+// of reading files. Ctrl-C ends the process meanwhile. That ids come with a tokenizer of the model's that cannot be
+// read is a note on console.err.
 absl::StatusOr<Prompt> ReadPrompt(const FlagSet& flags, const PromptFlags& values, const ModelFlags& model_flags,
                                   const LoadedModel& loaded, Console& console);
 

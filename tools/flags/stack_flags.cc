@@ -26,6 +26,9 @@ constexpr int64_t kMaxLayers = 4096;
 constexpr int32_t kManyChunks = 10000;
 // What published growing states begin with.
 constexpr int32_t kMinRows = 256;
+// Channels of a head in the published configurations, and those of them with rotary embedding.
+constexpr int64_t kHeadSize = 128;
+constexpr int64_t kRotary = 64;
 // Channels of an RWKV-7 head in the published checkpoints.
 constexpr int64_t kRwkvHeadSize = 64;
 
@@ -241,7 +244,22 @@ absl::Status CheckStackOfFlags(const FlagSet& flags, const StackSpec& spec) {
   return lines.empty() ? absl::OkStatus() : flags.Wrong(absl::StrJoin(lines, "; "));
 }
 
-absl::StatusOr<StackSpec> StackOfPattern(const FlagSet& flags, const StackFlags& values) {
+int64_t HeadsOfWidth(int64_t width) {
+  const auto distance = [](int64_t channels) {
+    return static_cast<double>(std::max(channels, kHeadSize)) / static_cast<double>(std::min(channels, kHeadSize));
+  };
+  int64_t nearest = width;
+  for (int64_t divisor = 1; divisor * divisor <= width; ++divisor) {
+    if (width % divisor != 0) continue;
+    for (const int64_t channels : {divisor, width / divisor}) {
+      if (distance(channels) < distance(nearest)) nearest = channels;
+    }
+  }
+  return width / nearest;
+}
+
+absl::StatusOr<StackSpec> StackOfPattern(const FlagSet& flags, const StackFlags& given) {
+  const StackFlags values = WithHeads(given);
   StackSpec spec;
   spec.set_vocab_size(static_cast<int32_t>(values.vocab));
   spec.set_width(static_cast<int32_t>(values.width));
@@ -272,6 +290,14 @@ absl::StatusOr<StackSpec> StackOfPattern(const FlagSet& flags, const StackFlags&
 
 }  // namespace
 
+StackFlags WithHeads(const StackFlags& values) {
+  StackFlags whole = values;
+  if (whole.heads == 0) whole.heads = HeadsOfWidth(whole.width);
+  // An even number.
+  if (whole.rotary < 0) whole.rotary = std::min(kRotary, whole.width / whole.heads / 4 * 2);
+  return whole;
+}
+
 void DefineStackFlags(FlagSet& flags, StackFlags* values) {
   flags.String("spec", &values->spec, "FILE", "a stack as .textproto (see kvm/model/stack/stack.proto)");
   flags.String("pattern", &values->pattern, "LETTERS",
@@ -279,6 +305,7 @@ void DefineStackFlags(FlagSet& flags, StackFlags* values) {
   flags.Int64("layers", &values->layers, 1, kMaxLayers, "layers of the stack");
   flags.Int64("width", &values->width, 1, kMax, "channels of the residual stream");
   flags.Int64("heads", &values->heads, 1, kMax, "heads of all mixers but R");
+  flags.DefaultText("heads", "of 128 channels, or the nearest number that divides --width");
   flags.Int64("kv-heads", &values->kv_heads, 0, kMax, "key/value heads of K, A, S and B; 0: as many");
   flags.Int64("rwkv-heads", &values->rwkv_heads, 0, kMax,
               "heads of R; 0: heads of 64 channels, of which --width must be a multiple, or one head if it is less");
@@ -290,9 +317,10 @@ void DefineStackFlags(FlagSet& flags, StackFlags* values) {
   flags.Int64("centroids", &values->centroids, 1, kMax, "largest dictionary of O");
   flags.Int64("ovq-chunk", &values->ovq_chunk, 1, kMax, "tokens of a chunk of O");
   flags.String("budget", &values->budget, "B",
-               "rows of K: fixed:ROWS, sqrt:FACTOR, power:FACTOR:EXPONENT or saturation:LIMIT; sqrt and power begin "
-               "with 256, and none has less than the first chunk");
+               "rows of K: fixed:ROWS, sqrt:FACTOR, power:FACTOR:EXPONENT or saturation:LIMIT; those of sqrt and power "
+               "are never fewer than 256, and none are fewer than those of the first chunk");
   flags.Int64("rotary", &values->rotary, 0, kMax, "channels of a head with rotary embedding in K, A, S and B");
+  flags.DefaultText("rotary", "64, or half of a smaller head");
   flags.Double("mlp-expansion", &values->mlp_expansion, 0, 1000, "inner width of the MLP over --width",
                FlagSet::Ends::kMax);
   flags.Double("residual-scale", &values->residual_scale, 0, 1000, "factor of what layers add");
@@ -322,7 +350,8 @@ absl::Status CheckNoMixerFlags(const FlagSet& flags, absl::string_view why) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<MixerSpec> MixerOfLetter(const FlagSet& flags, const StackFlags& values, char letter) {
+absl::StatusOr<MixerSpec> MixerOfLetter(const FlagSet& flags, const StackFlags& given, char letter) {
+  const StackFlags values = WithHeads(given);
   const char* name = MixerName(letter);
   if (name == nullptr) return WrongLetter(flags, "--replace", letter);
   MixerSpec mixer;

@@ -20,7 +20,7 @@ struct StackFlags {
   std::string pattern;
   int64_t layers = 12;
   int64_t width = 768;
-  int64_t heads = 6;
+  int64_t heads = 0;       // as the width says
   int64_t kv_heads = 0;    // as many as heads
   int64_t rwkv_heads = 0;  // heads of 64 channels
   int64_t vocab = 50304;
@@ -31,11 +31,15 @@ struct StackFlags {
   int64_t centroids = 2048;
   int64_t ovq_chunk = 128;
   std::string budget = "sqrt:16";
-  int64_t rotary = 64;
+  int64_t rotary = -1;  // as the heads say
   double mlp_expansion = 4;
   double residual_scale = 1;
   bool token_shift = true;
 };
+
+// With heads and rotary channels where none are given: heads of 128 channels, or of the number nearest to that, by
+// their ratio, that divides the width; 64 rotary channels, or half of a head's where it has less than 128.
+StackFlags WithHeads(const StackFlags& values);
 
 // Adds --spec, --pattern and what goes with it.
 void DefineStackFlags(FlagSet& flags, StackFlags* values);

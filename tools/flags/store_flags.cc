@@ -33,7 +33,7 @@ Retention RetentionOf(const StoreFlags& values) {
 
 // Weights and what is being computed need room, too.
 int64_t MemoryBudget() {
-  const int64_t memory = PhysicalMemory();
+  const int64_t memory = UsableMemory();
   return memory > 0 ? memory / 2 : std::numeric_limits<int64_t>::max() / 4;
 }
 

@@ -17,6 +17,7 @@ void DefineTokenizerFlags(FlagSet& flags, TokenizerFlags* values) {
 }
 
 absl::StatusOr<std::unique_ptr<Tokenizer>> OpenTokenizerWithNotes(const std::string& path, Console& console) {
+  const AbandonableStep opening(console);
   ASSIGN_OR_RETURN(std::unique_ptr<Tokenizer> tokenizer, OpenTokenizer(path));
   for (const std::string& note : tokenizer->notes()) PrintNote(console, note);
   return tokenizer;

@@ -26,6 +26,7 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> OpenTokenizerWithNotes(const std::str
 void NoteBrokenTokenizer(const std::string& path, Console& console);
 
 // Loads the tokenizer that --tokenizer names, or the one in the folder that --model names; its notes go to console.err.
+// Ctrl-C ends the process meanwhile.
 absl::StatusOr<std::unique_ptr<Tokenizer>> LoadTokenizer(const FlagSet& flags, const TokenizerFlags& values,
                                                          Console& console);
 

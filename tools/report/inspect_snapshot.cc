@@ -160,8 +160,8 @@ void PrintJson(const std::string& path, const SnapshotHeader& header, const Insp
 }
 
 absl::Status WriteMap(const std::string& path, const SnapshotHeader& header, const InspectSnapshotOptions& options) {
-  const bool is_csv = absl::EndsWith(options.map, ".csv");
-  if (!is_csv && !absl::EndsWith(options.map, ".svg")) {
+  const bool is_csv = absl::EndsWithIgnoreCase(options.map, ".csv");
+  if (!is_csv && !absl::EndsWithIgnoreCase(options.map, ".svg")) {
     return absl::InvalidArgumentError(
         absl::StrCat("--map=", options.map, ": expected a name that ends in .svg or .csv"));
   }
@@ -177,7 +177,10 @@ absl::Status WriteMap(const std::string& path, const SnapshotHeader& header, con
 
 absl::Status InspectSnapshot(const std::string& path, const InspectSnapshotOptions& options, Console& console) {
   ASSIGN_OR_RETURN(const SnapshotHeader header, ReadSnapshotHeader(path));
-  if (options.check) RETURN_IF_ERROR(CheckSnapshot(path));
+  if (options.check) {
+    const AbandonableStep checking(console);
+    RETURN_IF_ERROR(CheckSnapshot(path));
+  }
   if (!options.map.empty()) RETURN_IF_ERROR(WriteMap(path, header, options));
   if (options.json) {
     PrintJson(path, header, options, console.out);

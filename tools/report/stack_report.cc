@@ -13,9 +13,17 @@
 #include "tools/report/state_report.h"
 
 namespace kvm {
+
+int64_t LeastRows(const KvmSpec& kvm, const BudgetSpec& budget) {
+  if (budget.growth() != BudgetSpec::POWER_LAW) return 0;
+  const double context = static_cast<double>(kvm.chunk_len()) * (kvm.window_chunks() + 1.0);
+  const double rows = budget.factor() * std::pow(context, budget.exponent());
+  return rows < budget.min_rows() ? budget.min_rows() : 0;
+}
+
 namespace {
 
-std::string DescribeBudget(const BudgetSpec& budget) {
+std::string DescribeBudget(const KvmSpec& kvm, const BudgetSpec& budget) {
   std::string text;
   switch (budget.growth()) {
     case BudgetSpec::FIXED:
@@ -23,6 +31,7 @@ std::string DescribeBudget(const BudgetSpec& budget) {
       break;
     case BudgetSpec::POWER_LAW:
       text = absl::StrCat(budget.factor(), "*context^", budget.exponent(), " rows");
+      if (LeastRows(kvm, budget) > 0) absl::StrAppend(&text, ", at least ", LeastRows(kvm, budget));
       break;
     case BudgetSpec::SATURATION:
       text = absl::StrCat("rows saturating at ", budget.limit());
@@ -51,9 +60,9 @@ std::string DescribeKvm(const KvmSpec& spec, int64_t width) {
   std::string text = absl::StrCat("KVM, ", DescribeHeads(spec.projections(), width), RotaryOf(spec.projections()), ", ",
                                   DescribeWindow(spec.window_chunks(), spec.chunk_len()), ", ");
   if (spec.head_budgets().empty()) {
-    absl::StrAppend(&text, DescribeBudget(spec.budget()));
+    absl::StrAppend(&text, DescribeBudget(spec, spec.budget()));
   } else {
-    const auto append = [](std::string* out, const BudgetSpec& budget) { out->append(DescribeBudget(budget)); };
+    const auto append = [&](std::string* out, const BudgetSpec& budget) { out->append(DescribeBudget(spec, budget)); };
     absl::StrAppend(&text, "head by head ", absl::StrJoin(spec.head_budgets(), " | ", append));
   }
   if (spec.second_merge() != 0) absl::StrAppend(&text, ", second merge ", spec.second_merge());

@@ -43,6 +43,11 @@ TEST(DescribeStack, SaysWhatAKvmBudgetIs) {
               HasSubstr("KVM, 2 heads of 32, rotary 8, window 2 chunks of 16, rows of one chunk;"));
   EXPECT_THAT(Described("kvm { " + heads + "budget { growth: POWER_LAW factor: 2 append_below: 7.5 } }"),
               HasSubstr(", at most 2*context^0.5 rows, appending below 7.5;"));
+  // 2 * 48^0.5 rows at the first update.
+  EXPECT_THAT(Described("kvm { " + heads + "budget { growth: POWER_LAW factor: 2 min_rows: 14 } }"),
+              HasSubstr(", 2*context^0.5 rows, at least 14;"));
+  EXPECT_THAT(Described("kvm { " + heads + "budget { growth: POWER_LAW factor: 2 min_rows: 13 } }"),
+              HasSubstr(", 2*context^0.5 rows;"));
   EXPECT_THAT(Described("kvm { " + heads +
                         "head_budgets { min_rows: 16 } head_budgets { growth: SATURATION limit: 9 } "
                         "second_merge: 0.5 merge_decay: 0.25 separate_rotary: true }"),

@@ -25,19 +25,23 @@ std::string Overview() {
   for (const Command& command : Subcommands()) {
     absl::StrAppend(&text, "  ", command.name, std::string(9 - command.name.size(), ' '), command.summary, "\n");
   }
-  absl::StrAppend(&text, "\nkvm session COMMAND --help lists a command's flags.\n");
+  absl::StrAppend(&text, "\nkvm help session COMMAND lists a command's flags.\n");
   return text;
 }
 
 absl::Status RunSession(absl::Span<const std::string> args, Console& console) {
   if (args.empty()) return UsageError("kvm session needs a command (see kvm help session)");
-  if (args[0] == "--help" || args[0] == "-h" || args[0] == "help") return HelpRequest(Overview());
+  const bool wants_help = IsHelpWord(args[0]);
+  if (wants_help && args.size() == 1) return HelpRequest(Overview());
+  const std::string& name = args[wants_help ? 1 : 0];
+  std::vector<std::string> rest(args.begin() + (wants_help ? 2 : 1), args.end());
+  if (wants_help) rest.push_back("--help");
   std::vector<std::string> names;
   for (const Command& command : Subcommands()) {
-    if (command.name == args[0]) return command.run(args.subspan(1), console);
+    if (command.name == name) return command.run(rest, console);
     names.push_back(command.name);
   }
-  return UsageError(absl::StrCat("unknown session command '", args[0], "'", DidYouMean(args[0], names, "kvm session "),
+  return UsageError(absl::StrCat("unknown session command '", name, "'", DidYouMean(name, names, "kvm session "),
                                  " (see kvm help session)"));
 }
 

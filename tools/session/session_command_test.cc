@@ -283,6 +283,11 @@ TEST_F(SessionCommandTest, ExplainsItself) {
   EXPECT_EQ(Run({"help", "session"}), 0);
   EXPECT_THAT(out_, AllOf(HasSubstr("  restore  writes"), HasSubstr("  drop     deletes")));
   EXPECT_EQ(Run({"session", "restore", "--help"}), 0);
+  const std::string help = out_;
+  EXPECT_EQ(Run({"help", "session", "restore"}), 0);
+  EXPECT_EQ(out_, help);
+  EXPECT_EQ(Run({"session", "help", "restore"}), 0);
+  EXPECT_EQ(out_, help);
   EXPECT_THAT(out_, HasSubstr("usage: kvm session restore NAME"));
   EXPECT_EQ(Run({"session", "lst"}), 2);
   EXPECT_THAT(err_, HasSubstr("did you mean kvm session list?"));

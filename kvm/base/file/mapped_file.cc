@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -47,13 +48,9 @@ struct OpenFile {
   struct stat info;
 };
 
-absl::StatusOr<OpenFile> OpenForReading(const std::string& path, int flags, absl::FunctionRef<bool()> cancelled) {
-  int opened;
-  // Opening a named pipe waits for its writer.
-  while ((opened = open(path.c_str(), O_RDONLY | O_CLOEXEC | flags)) < 0 && errno == EINTR) {
-    if (cancelled()) return Interrupted(path);
-  }
-  FileDescriptor fd(opened);
+// Without O_NONBLOCK, opening a named pipe would wait for a writer.
+absl::StatusOr<OpenFile> OpenForReading(const std::string& path) {
+  FileDescriptor fd(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   struct stat info;
   if (fd.get() < 0 || fstat(fd.get(), &info) != 0) return CannotRead(path, errno);
   if (S_ISDIR(info.st_mode)) return CannotRead(path, EISDIR);
@@ -61,8 +58,7 @@ absl::StatusOr<OpenFile> OpenForReading(const std::string& path, int flags, absl
 }
 
 absl::StatusOr<OpenFile> OpenRegular(const std::string& path) {
-  // Without O_NONBLOCK, opening a named pipe would wait for a writer before it could be refused.
-  ASSIGN_OR_RETURN(OpenFile opened, OpenForReading(path, O_NONBLOCK, [] { return false; }));
+  ASSIGN_OR_RETURN(OpenFile opened, OpenForReading(path));
   if (S_ISREG(opened.info.st_mode)) return opened;
   return absl::FailedPreconditionError(absl::StrCat("cannot read ", path, ": not a regular file"));
 }
@@ -72,16 +68,28 @@ absl::Status TooLarge(const std::string& path, absl::string_view size, size_t ma
       absl::StrCat(path, ": has ", size, " bytes; expected a text file of at most ", max_bytes));
 }
 
+// Waits until there is something to read, an end or an error. A signal that comes just before a wait begins does not
+// end it, so that no wait is long and `cancelled` is asked after each.
+absl::Status AwaitInput(int fd, const std::string& name, absl::FunctionRef<bool()> cancelled) {
+  constexpr int kLongestWaitMs = 50;
+  while (true) {
+    pollfd waiting = {fd, POLLIN, 0};
+    const int ready = poll(&waiting, 1, kLongestWaitMs);
+    if (ready < 0 && errno != EINTR) return CannotRead(name, errno);
+    if (cancelled()) return Interrupted(name);
+    if (ready > 0) return absl::OkStatus();
+  }
+}
+
 absl::StatusOr<std::string> ReadToEnd(int fd, const std::string& name, size_t max_bytes,
                                       absl::FunctionRef<bool()> cancelled) {
   std::string contents;
   char buffer[1 << 16];
   while (true) {
+    RETURN_IF_ERROR(AwaitInput(fd, name, cancelled));
     const ssize_t count = read(fd, buffer, sizeof(buffer));
-    const bool was_signalled = count < 0 && errno == EINTR;
-    if (count < 0 && !was_signalled) return CannotRead(name, errno);
-    if (cancelled()) return Interrupted(name);
-    if (was_signalled) continue;
+    if (count < 0 && (errno == EINTR || errno == EAGAIN)) continue;
+    if (count < 0) return CannotRead(name, errno);
     if (count == 0) return contents;
     // Files of the system have no size before they are read.
     if (static_cast<size_t>(count) > max_bytes - contents.size()) return TooLarge(name, "more", max_bytes);
@@ -121,7 +129,7 @@ absl::StatusOr<std::string> ReadDescriptor(int fd, const std::string& name, absl
 }
 
 absl::StatusOr<std::string> ReadFileOrPipe(const std::string& path, absl::FunctionRef<bool()> cancelled) {
-  ASSIGN_OR_RETURN(OpenFile opened, OpenForReading(path, 0, cancelled));
+  ASSIGN_OR_RETURN(OpenFile opened, OpenForReading(path));
   return ReadDescriptor(opened.fd.get(), path, cancelled);
 }
 

@@ -41,8 +41,8 @@ inline constexpr size_t kMaxTextFileBytes = size_t{64} << 20;
 // Reads a whole file of at most `max_bytes`. Errors as MappedFile::Open; InvalidArgument for a larger one.
 absl::StatusOr<std::string> ReadFile(const std::string& path, size_t max_bytes = kMaxTextFileBytes);
 
-// Reads a file of any size, or a pipe or device to its end. A signal that comes while one is waited for ends the wait
-// with Cancelled if `cancelled`, asked then and now and again, says so.
+// Reads a file of any size, or a pipe or device to its end. `cancelled` is asked at least twenty times a second, also
+// while a pipe, its writer or a device is waited for: true ends that with Cancelled.
 absl::StatusOr<std::string> ReadFileOrPipe(const std::string& path, absl::FunctionRef<bool()> cancelled);
 
 // Reads an open file or pipe to its end, likewise; `name` is what messages call it.

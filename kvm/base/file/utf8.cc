@@ -2,7 +2,6 @@
 
 #include <cstdint>
 
-#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "kvm/base/check.h"
@@ -28,6 +27,34 @@ Lead ClassifyLead(uint8_t byte) {
   if (byte < 0xF4) return {4, 0x80, 0xBF};
   if (byte == 0xF4) return {4, 0x80, 0x8F};
   return {0, 0, 0};
+}
+
+// U+0000 to U+001F and U+007F to U+009F.
+bool IsControl(absl::string_view character) {
+  const uint8_t first = static_cast<uint8_t>(character[0]);
+  return first < 0x20 || first == 0x7F ||
+         (first == 0xC2 && character.size() == 2 && static_cast<uint8_t>(character[1]) < 0xA0);
+}
+
+// Control characters and bytes that are not UTF-8 as \xNN, and a backslash before each of the characters in `marked`.
+std::string Escaped(absl::string_view text, size_t longest, absl::string_view marked) {
+  std::string shown;
+  size_t position = 0;
+  while (position < text.size()) {
+    const Utf8Step step = FirstUtf8(text.substr(position));
+    if (position + step.length > longest) return shown + "...";
+    const absl::string_view piece = text.substr(position, step.length);
+    if (step.kind == Utf8Kind::kWhole && !IsControl(piece)) {
+      if (marked.find(piece[0]) != absl::string_view::npos) shown.push_back('\\');
+      shown.append(piece.data(), piece.size());
+    } else {
+      for (const char byte : piece) {
+        absl::StrAppend(&shown, "\\x", absl::Hex(static_cast<uint8_t>(byte), absl::kZeroPad2));
+      }
+    }
+    position += step.length;
+  }
+  return shown;
 }
 
 }  // namespace
@@ -67,33 +94,9 @@ absl::string_view SkipByteOrderMark(absl::string_view text) {
 
 std::string Quoted(absl::string_view text) {
   constexpr size_t kLongest = 200;
-  const absl::string_view shown = text.substr(0, kLongest);
-  const bool readable = FindInvalidUtf8(shown) == shown.size();
-  return absl::StrCat("\"", readable ? absl::Utf8SafeCEscape(shown) : absl::CHexEscape(shown),
-                      text.size() > kLongest ? "...\"" : "\"");
+  return absl::StrCat("\"", Escaped(text, kLongest, "\"\\"), "\"");
 }
 
-std::string Printable(absl::string_view text, size_t longest) {
-  std::string shown;
-  size_t position = 0;
-  while (position < text.size()) {
-    const absl::string_view rest = text.substr(position);
-    const Utf8Step step = FirstUtf8(rest);
-    if (position + step.length > longest) return shown + "...";
-    const uint8_t first = static_cast<uint8_t>(rest[0]);
-    // The last are U+0080 to U+009F.
-    const bool control =
-        first < 0x20 || first == 0x7F || (first == 0xC2 && step.length == 2 && static_cast<uint8_t>(rest[1]) < 0xA0);
-    for (const char byte : rest.substr(0, step.length)) {
-      if (step.kind == Utf8Kind::kWhole && !control) {
-        shown.push_back(byte);
-      } else {
-        absl::StrAppend(&shown, "\\x", absl::Hex(static_cast<uint8_t>(byte), absl::kZeroPad2));
-      }
-    }
-    position += step.length;
-  }
-  return shown;
-}
+std::string Printable(absl::string_view text, size_t longest) { return Escaped(text, longest, ""); }
 
 }  // namespace kvm

@@ -32,12 +32,12 @@ size_t FindInvalidUtf8(absl::string_view text);
 // `text` without the byte order mark (EF BB BF) that some editors put in front of UTF-8.
 absl::string_view SkipByteOrderMark(absl::string_view text);
 
-// `text` in quotes for messages: unprintable characters escaped, everything escaped when it is not UTF-8, cut after 200
+// `text` in quotes for messages: as Printable shows it, with backslashes before quotes and backslashes, cut after 200
 // bytes.
 std::string Quoted(absl::string_view text);
 
-// `text` fit for a terminal: control characters and bytes that are not UTF-8 as \xNN, the rest as it is. Text longer
-// than `longest` bytes is cut there and ends in "...".
+// `text` fit for a terminal, as all messages show what is not theirs: control characters and bytes that are not UTF-8
+// as \xNN, the rest as it is. Text longer than `longest` bytes is cut there and ends in "...".
 std::string Printable(absl::string_view text, size_t longest = 200);
 
 }  // namespace kvm

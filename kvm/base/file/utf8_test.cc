@@ -57,7 +57,9 @@ TEST(FindInvalidUtf8, GivesTheOffsetOfTheFirstBadByte) {
 
 TEST(Quoted, ShowsTextAndEscapesTheRest) {
   EXPECT_EQ(Quoted("w"), "\"w\"");
-  EXPECT_EQ(Quoted("é\n\""), "\"é\\n\\\"\"");
+  EXPECT_EQ(Quoted("é\n\""), "\"é\\x0a\\\"\"");
+  EXPECT_EQ(Quoted("\x1b\\"), "\"\\x1b\\\\\"");
+  EXPECT_EQ(Quoted("é\xff"), "\"é\\xff\"");
   EXPECT_EQ(Quoted("a\xff"), "\"a\\xff\"");
   EXPECT_EQ(Quoted(std::string(201, 'x')), "\"" + std::string(200, 'x') + "...\"");
 }

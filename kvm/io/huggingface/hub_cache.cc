@@ -7,7 +7,6 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/ascii.h"
-#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "kvm/base/file/mapped_file.h"
@@ -37,9 +36,8 @@ absl::StatusOr<std::string> ResolveHubFolder(const std::string& path) {
     const std::string name(absl::StripAsciiWhitespace(SkipByteOrderMark(text)));
     const bool is_name = !name.empty() && name != "." && name != ".." && name.find('/') == std::string::npos;
     if (is_name && IsFolder(snapshots / name)) return (snapshots / name).string();
-    return absl::NotFoundError(absl::StrCat(main.string(), ": names the snapshot '",
-                                            absl::CHexEscape(name.substr(0, 80)), "', which is not in ",
-                                            snapshots.string()));
+    return absl::NotFoundError(absl::StrCat(main.string(), ": names the snapshot '", Printable(name.substr(0, 80)),
+                                            "', which is not in ", snapshots.string()));
   }
   std::vector<std::string> names;
   for (const auto& entry : fs::directory_iterator(snapshots, error)) {

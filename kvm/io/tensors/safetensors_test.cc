@@ -178,7 +178,7 @@ TEST(SafetensorsFile, RefusesWrongTypesNamingWhere) {
       {FileBytes(R"({"w":1})", ""), R"(tensor "w" is the number 1; expected an object)"},
       {FileBytes(R"({"w":[]})", ""), R"(tensor "w" is an array; expected an object)"},
       {FileBytes(R"({"w":null})", ""), R"(tensor "w" is null; expected an object)"},
-      {FileBytes(R"({"w\n":true})", ""), R"(tensor "w\n" is true; expected an object)"},
+      {FileBytes(R"({"w\n":true})", ""), R"(tensor "w\x0a" is true; expected an object)"},
       {FileBytes(R"({"__metadata__":"x"})", ""), R"(__metadata__ is the string "x"; expected an object)"},
       {FileBytes(R"({"__metadata__":{"k":1}})", ""), R"(__metadata__: "k" is the number 1; expected a string)"},
       {FileBytes(R"({"__metadata__":{"k":{}}})", ""), R"(__metadata__: "k" is an object; expected a string)"},

@@ -7,6 +7,7 @@
 #include <type_traits>
 
 #include "kvm/kernels/aligned_buffer.h"
+#include "kvm/kernels/bfloat16.h"
 #include "kvm/kernels/check_view.h"
 
 // Highway includes this very file once per instruction set.
@@ -16,6 +17,7 @@
 // After foreach_target:
 #include "hwy/cache_control.h"
 #include "hwy/highway.h"
+#include "kvm/kernels/cpu/vectors/float_vectors-inl.h"
 #include "kvm/kernels/cpu/vectors/partial_vector-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -23,13 +25,9 @@ namespace kvm {
 namespace HWY_NAMESPACE {
 namespace {
 
-namespace hn = hwy::HWY_NAMESPACE;
-
 constexpr int64_t kPanel = PackedMatrix::kPanel;
 
-// A vector never reaches over a panel's end: kPanel is a multiple of Lanes(D()).
-using D = hn::CappedTag<float, kPanel>;
-using V = hn::Vec<D>;
+static_assert(kPanel % hn::MaxLanes(PanelTag()) == 0, "a vector of outputs lies in one panel");
 
 // Rows that one pass over a pair of weight vectors serves: 12 accumulators fit 16 registers and hide the latency of
 // multiply-adds.
@@ -51,7 +49,7 @@ constexpr int64_t kInt8Run = kInt8Scales + kScaleInputs * kPanel;
 // Tiles of rows from which on int8 weights are converted once for all instead of once a tile.
 constexpr int64_t kTilesWorthFloats = 3;
 
-// The weights of Lanes(D()) neighbouring outputs, and where their sums go.
+// The weights of Lanes(PanelTag()) neighbouring outputs, and where their sums go.
 template <typename W>
 struct Column {
   const W* panel;  // from the first input on, at the start of a run
@@ -68,28 +66,26 @@ struct Column {
 
 // The scales of a run, whatever they are where it has none.
 template <typename W>
-HWY_INLINE V Scales(Column<W> c, int64_t begin) {
+HWY_INLINE PanelVector Scales(Column<W> c, int64_t begin) {
   if constexpr (std::is_same_v<W, int8_t>) {
-    return hn::LoadU(D(), reinterpret_cast<const float*>(c.panel + begin / kScaleInputs * kInt8Run) + c.lane);
+    return hn::LoadU(PanelTag(), reinterpret_cast<const float*>(c.panel + begin / kScaleInputs * kInt8Run) + c.lane);
   }
-  return hn::Zero(D());
+  return hn::Zero(PanelTag());
 }
 
-HWY_INLINE V LoadWeights(const float* w, V /*scales*/) { return hn::LoadU(D(), w); }
-HWY_INLINE V LoadWeights(const hwy::bfloat16_t* w, V /*scales*/) {
-  return hn::PromoteTo(D(), hn::LoadU(hn::Rebind<hwy::bfloat16_t, D>(), w));
-}
-// Rounded before it is multiplied with anything else, so that the product is that of some float32 weights.
-HWY_INLINE V LoadWeights(const int8_t* w, V scales) {
-  const auto numbers = hn::PromoteTo(hn::Rebind<int32_t, D>(), hn::LoadU(hn::Rebind<int8_t, D>(), w));
-  return hn::Mul(hn::ConvertTo(D(), numbers), scales);
+// The product with a scale is rounded before it is multiplied with anything else: it is that of some float32 weights.
+template <typename W>
+HWY_INLINE PanelVector LoadWeights(const W* w, PanelVector scales) {
+  const PanelVector numbers = LoadFloats(PanelTag(), w);
+  if constexpr (std::is_same_v<W, int8_t>) return hn::Mul(numbers, scales);
+  return numbers;
 }
 
 // The column that starts at output `first`; one past `end` gets some other's weights and has no outputs. A run starts
 // at `first_input`.
 template <typename W>
 HWY_INLINE Column<W> ColumnAt(const PackedMatrix& w, int64_t first_input, int64_t first, int64_t end) {
-  const int64_t lanes = static_cast<int64_t>(hn::Lanes(D()));
+  const int64_t lanes = PanelLanes();
   const int64_t count = std::clamp<int64_t>(std::min(end, w.outputs()) - first, 0, lanes);
   if (count == 0) first = 0;
   const PanelsView& view = w.view();
@@ -100,19 +96,19 @@ HWY_INLINE Column<W> ColumnAt(const PackedMatrix& w, int64_t first_input, int64_
 }
 
 template <typename W>
-HWY_INLINE void LoadRow(Column<W> c0, Column<W> c1, const float* row, V& sum0, V& sum1) {
-  sum0 = LoadFirst(D(), row + c0.first, c0.count);
-  sum1 = LoadFirst(D(), row + c1.first, c1.count);
+HWY_INLINE void LoadRow(Column<W> c0, Column<W> c1, const float* row, PanelVector& sum0, PanelVector& sum1) {
+  sum0 = LoadFirst(PanelTag(), row + c0.first, c0.count);
+  sum1 = LoadFirst(PanelTag(), row + c1.first, c1.count);
 }
 
 template <typename W>
-HWY_INLINE void StoreRow(V sum0, V sum1, Column<W> c0, Column<W> c1, float* row) {
-  StoreFirst(sum0, D(), row + c0.first, c0.count);
-  StoreFirst(sum1, D(), row + c1.first, c1.count);
+HWY_INLINE void StoreRow(PanelVector sum0, PanelVector sum1, Column<W> c0, Column<W> c1, float* row) {
+  StoreFirst(sum0, PanelTag(), row + c0.first, c0.count);
+  StoreFirst(sum1, PanelTag(), row + c1.first, c1.count);
 }
 
-HWY_INLINE void MulAddRow(float x, V w0, V w1, V& sum0, V& sum1) {
-  const V xs = hn::Set(D(), x);
+HWY_INLINE void MulAddRow(float x, PanelVector w0, PanelVector w1, PanelVector& sum0, PanelVector& sum1) {
+  const PanelVector xs = hn::Set(PanelTag(), x);
   sum0 = hn::MulAdd(xs, w0, sum0);
   sum1 = hn::MulAdd(xs, w1, sum1);
 }
@@ -122,8 +118,8 @@ template <int kRows, typename W>
 void MultiplyTile(MatrixView<const float> x, Column<W> c0, Column<W> c1, int64_t inputs, bool resume,
                   MatrixView<float> out) {
   // Vectors cannot be array elements for every instruction set.
-  V a0 = hn::Zero(D()), a1 = a0, a2 = a0, a3 = a0, a4 = a0, a5 = a0;
-  V b0 = a0, b1 = a0, b2 = a0, b3 = a0, b4 = a0, b5 = a0;
+  PanelVector a0 = hn::Zero(PanelTag()), a1 = a0, a2 = a0, a3 = a0, a4 = a0, a5 = a0;
+  PanelVector b0 = a0, b1 = a0, b2 = a0, b3 = a0, b4 = a0, b5 = a0;
   if (resume) {
     LoadRow(c0, c1, out.row(0), a0, b0);
     if constexpr (kRows > 1) LoadRow(c0, c1, out.row(1), a1, b1);
@@ -140,13 +136,13 @@ void MultiplyTile(MatrixView<const float> x, Column<W> c0, Column<W> c1, int64_t
   const float* HWY_RESTRICT x5 = x.row(kRows > 5 ? 5 : 0);
   for (int64_t begin = 0, count; begin < inputs; begin += count) {
     count = std::min(kRun<W>, inputs - begin);
-    const V scales0 = Scales(c0, begin), scales1 = Scales(c1, begin);
+    const PanelVector scales0 = Scales(c0, begin), scales1 = Scales(c1, begin);
     const W* HWY_RESTRICT weights0 = c0.Run(begin);
     const W* HWY_RESTRICT weights1 = c1.Run(begin);
 #pragma GCC unroll 4
     for (int64_t i = 0; i < count; ++i) {
-      const V w0 = LoadWeights(weights0 + i * kPanel, scales0);
-      const V w1 = LoadWeights(weights1 + i * kPanel, scales1);
+      const PanelVector w0 = LoadWeights(weights0 + i * kPanel, scales0);
+      const PanelVector w1 = LoadWeights(weights1 + i * kPanel, scales1);
       MulAddRow(x0[begin + i], w0, w1, a0, b0);
       if constexpr (kRows > 1) MulAddRow(x1[begin + i], w0, w1, a1, b1);
       if constexpr (kRows > 2) MulAddRow(x2[begin + i], w0, w1, a2, b2);
@@ -165,7 +161,7 @@ void MultiplyTile(MatrixView<const float> x, Column<W> c0, Column<W> c1, int64_t
 
 // Columns that one row is multiplied with at once, of four panels where vectors are half a panel wide or more: each
 // panel is read in order, and processors follow few such streams by themselves.
-constexpr int64_t kRowColumns = hn::MaxLanes(D()) == kPanel ? 4 : 8;
+constexpr int64_t kRowColumns = hn::MaxLanes(PanelTag()) == kPanel ? 4 : 8;
 
 // How far ahead the weights of each panel are asked for, in bytes. Half of it reads a tenth less with bfloat16 and a
 // fifth less with int8, of which a line takes four times the arithmetic of one of floats.
@@ -181,24 +177,24 @@ template <typename W>
 void MultiplyRow(const float* HWY_RESTRICT x, const PackedMatrix& w, int64_t first, int64_t stride, int64_t end,
                  float* out) {
   constexpr int64_t kAhead = kAheadBytes / static_cast<int64_t>(sizeof(W));
-  const int64_t lanes = static_cast<int64_t>(hn::Lanes(D()));
+  const int64_t lanes = PanelLanes();
   const int64_t panel_columns = kPanel / lanes;
   const auto column = [&](int64_t c) HWY_ATTR {
     return ColumnAt<W>(w, 0, first + c / panel_columns * stride + c % panel_columns * lanes, end);
   };
   const Column<W> c0 = column(0), c1 = column(1), c2 = column(2), c3 = column(3);
   const Column<W> c4 = column(4), c5 = column(5), c6 = column(6), c7 = column(7);
-  V s0 = hn::Zero(D()), s1 = s0, s2 = s0, s3 = s0, s4 = s0, s5 = s0, s6 = s0, s7 = s0;
+  PanelVector s0 = hn::Zero(PanelTag()), s1 = s0, s2 = s0, s3 = s0, s4 = s0, s5 = s0, s6 = s0, s7 = s0;
   for (int64_t begin = 0, count; begin < w.inputs(); begin += count) {
     count = std::min(kRun<W>, w.inputs() - begin);
-    const V f0 = Scales(c0, begin);
-    const V f1 = Scales(c1, begin);
-    const V f2 = Scales(c2, begin);
-    const V f3 = Scales(c3, begin);
-    const V f4 = Scales(c4, begin);
-    const V f5 = Scales(c5, begin);
-    const V f6 = Scales(c6, begin);
-    const V f7 = Scales(c7, begin);
+    const PanelVector f0 = Scales(c0, begin);
+    const PanelVector f1 = Scales(c1, begin);
+    const PanelVector f2 = Scales(c2, begin);
+    const PanelVector f3 = Scales(c3, begin);
+    const PanelVector f4 = Scales(c4, begin);
+    const PanelVector f5 = Scales(c5, begin);
+    const PanelVector f6 = Scales(c6, begin);
+    const PanelVector f7 = Scales(c7, begin);
     const W* HWY_RESTRICT p0 = c0.Run(begin);
     const W* HWY_RESTRICT p1 = c1.Run(begin);
     const W* HWY_RESTRICT p2 = c2.Run(begin);
@@ -220,7 +216,7 @@ void MultiplyRow(const float* HWY_RESTRICT x, const PackedMatrix& w, int64_t fir
         hwy::Prefetch(p6 + i * kPanel + kAhead);
         hwy::Prefetch(p7 + i * kPanel + kAhead);
       }
-      const V xs = hn::Set(D(), x[begin + i]);
+      const PanelVector xs = hn::Set(PanelTag(), x[begin + i]);
       s0 = hn::MulAdd(xs, LoadWeights(p0 + i * kPanel, f0), s0);
       s1 = hn::MulAdd(xs, LoadWeights(p1 + i * kPanel, f1), s1);
       s2 = hn::MulAdd(xs, LoadWeights(p2 + i * kPanel, f2), s2);
@@ -233,15 +229,15 @@ void MultiplyRow(const float* HWY_RESTRICT x, const PackedMatrix& w, int64_t fir
       }
     }
   }
-  StoreFirst(s0, D(), out + c0.first, c0.count);
-  StoreFirst(s1, D(), out + c1.first, c1.count);
-  StoreFirst(s2, D(), out + c2.first, c2.count);
-  StoreFirst(s3, D(), out + c3.first, c3.count);
+  StoreFirst(s0, PanelTag(), out + c0.first, c0.count);
+  StoreFirst(s1, PanelTag(), out + c1.first, c1.count);
+  StoreFirst(s2, PanelTag(), out + c2.first, c2.count);
+  StoreFirst(s3, PanelTag(), out + c3.first, c3.count);
   if constexpr (kRowColumns > 4) {
-    StoreFirst(s4, D(), out + c4.first, c4.count);
-    StoreFirst(s5, D(), out + c5.first, c5.count);
-    StoreFirst(s6, D(), out + c6.first, c6.count);
-    StoreFirst(s7, D(), out + c7.first, c7.count);
+    StoreFirst(s4, PanelTag(), out + c4.first, c4.count);
+    StoreFirst(s5, PanelTag(), out + c5.first, c5.count);
+    StoreFirst(s6, PanelTag(), out + c6.first, c6.count);
+    StoreFirst(s7, PanelTag(), out + c7.first, c7.count);
   }
 }
 
@@ -264,10 +260,11 @@ Column<float> Floats(Column<W> c, int64_t count, float* HWY_RESTRICT panels, int
   const Column<float> floats = {panels + output / kPanel * kInputBlock * kPanel, output % kPanel, c.first, c.count};
   for (int64_t begin = 0, run; begin < count; begin += run) {
     run = std::min(kRun<W>, count - begin);
-    const V scales = Scales(c, begin);
+    const PanelVector scales = Scales(c, begin);
     const W* HWY_RESTRICT weights = c.Run(begin);
     float* HWY_RESTRICT to = panels + (floats.Run(begin) - panels);
-    for (int64_t i = 0; i < run; ++i) hn::StoreU(LoadWeights(weights + i * kPanel, scales), D(), to + i * kPanel);
+    for (int64_t i = 0; i < run; ++i)
+      hn::StoreU(LoadWeights(weights + i * kPanel, scales), PanelTag(), to + i * kPanel);
   }
   return floats;
 }
@@ -276,7 +273,7 @@ Column<float> Floats(Column<W> c, int64_t count, float* HWY_RESTRICT panels, int
 template <typename W>
 void MultiplyRange(MatrixView<const float> x, const PackedMatrix& w, int64_t first, int64_t end,
                    MatrixView<float> out) {
-  const int64_t lanes = static_cast<int64_t>(hn::Lanes(D()));
+  const int64_t lanes = PanelLanes();
   if (x.rows == 1) {
     const int64_t columns = kRowColumns * lanes;
     // Panels in so many streams, each of which goes through memory in order.
@@ -314,7 +311,7 @@ void MultiplyOutputs(MatrixView<const float> x, const PackedMatrix& w, int64_t f
   if (w.storage() == DType::kI8) {
     MultiplyRange<int8_t>(x, w, first, end, out);
   } else if (w.storage() == DType::kBF16) {
-    MultiplyRange<hwy::bfloat16_t>(x, w, first, end, out);
+    MultiplyRange<BFloat16>(x, w, first, end, out);
   } else {
     MultiplyRange<float>(x, w, first, end, out);
   }

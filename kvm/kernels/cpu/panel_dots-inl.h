@@ -16,7 +16,7 @@
 #include "hwy/cache_control.h"
 #include "hwy/highway.h"
 #include "kvm/kernels/aligned_buffer.h"
-#include "kvm/kernels/bfloat16.h"
+#include "kvm/kernels/cpu/vectors/float_vectors-inl.h"
 #include "kvm/kernels/key_value.h"
 #include "kvm/kernels/matrix_view.h"
 
@@ -24,25 +24,7 @@ HWY_BEFORE_NAMESPACE();
 namespace kvm {
 namespace HWY_NAMESPACE {
 
-namespace hn = hwy::HWY_NAMESPACE;
-
-// No wider than a panel.
-using PanelTag = hn::CappedTag<float, kKeyPanel>;
-
-HWY_INLINE hn::Vec<PanelTag> LoadFloats(PanelTag d, const float* p) { return hn::LoadU(d, p); }
-
-HWY_INLINE hn::Vec<PanelTag> LoadFloats(PanelTag d, const BFloat16* p) {
-  const hn::RebindToUnsigned<PanelTag> d32;
-  const hn::Rebind<uint16_t, PanelTag> d16;
-  const auto upper_halves = hn::PromoteTo(d32, hn::LoadU(d16, reinterpret_cast<const uint16_t*>(p)));
-  return hn::BitCast(d, hn::ShiftLeft<16>(upper_halves));
-}
-
-HWY_INLINE hn::Vec<PanelTag> LoadFloats(PanelTag d, const int8_t* p) {
-  const hn::Rebind<int32_t, PanelTag> d32;
-  const hn::Rebind<int8_t, PanelTag> d8;
-  return hn::ConvertTo(d, hn::PromoteTo(d32, hn::LoadU(d8, p)));
-}
+static_assert(kKeyPanel % hn::MaxLanes(PanelTag()) == 0, "a vector of keys lies in one panel");
 
 // Vectors of keys that one query is multiplied with at once, of four panels where vectors are half a panel wide or
 // more: each panel is read in order, and processors follow few such streams by themselves.
@@ -120,7 +102,7 @@ HWY_INLINE void Dots1(const float* HWY_RESTRICT query, int64_t dim, const Key* H
 template <typename Key>
 HWY_INLINE void PanelDots1(const float* HWY_RESTRICT query, int64_t dim, const Key* HWY_RESTRICT panels,
                            int64_t num_panels, float* HWY_RESTRICT dots) {
-  const int64_t at_once = kDots1Vectors * static_cast<int64_t>(hn::Lanes(PanelTag()));
+  const int64_t at_once = kDots1Vectors * PanelLanes();
   const int64_t streams = std::max<int64_t>(1, at_once / kKeyPanel);
   const int64_t stride = (num_panels + streams - 1) / streams * kKeyPanel;
   for (int64_t first = 0; first < stride; first += std::min(at_once, kKeyPanel)) {
@@ -181,7 +163,7 @@ template <int64_t kTile, typename Key>
 HWY_INLINE void PanelDots(MatrixView<const float> queries, const Key* HWY_RESTRICT panels, int64_t num_panels,
                           MatrixView<float> dots) {
   static_assert(kTile % (2 * kKeyPanel) == 0, "every vector width divides the tile into pairs");
-  const int64_t lanes = static_cast<int64_t>(hn::Lanes(PanelTag()));
+  const int64_t lanes = PanelLanes();
   const int64_t dim = queries.cols;
   const int64_t present = std::min(kTile, num_panels * kKeyPanel);
   // Past the panels in memory: any that are, instead.

@@ -1,16 +1,11 @@
-// Stacks with delta rule layers keep the promises of all mixers. Numbers are checked against published ones by
-// //testing:golden_layers_test.
+// What states of delta rule layers hold. Their promises are kept by //testing:conformance_test, and numbers are checked
+// against published ones by //testing:golden_layers_test.
 
-#include <algorithm>
-#include <cmath>
-#include <cstring>
 #include <map>
 #include <memory>
 #include <string>
-#include <vector>
 
 #include "absl/status/statusor.h"
-#include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
 #include "kvm/kernels/execution_context.h"
 #include "kvm/kernels/tensor.h"
@@ -22,8 +17,6 @@
 
 namespace kvm {
 namespace {
-
-constexpr int64_t kVocab = 64;
 
 // Both kinds beside KVM, with shared query/key heads, odd sizes, biases, and value anchors among the layers.
 constexpr char kHybrid[] = R"(
@@ -59,123 +52,6 @@ std::unique_ptr<LanguageModel> NewModel(const std::string& text) {
   EXPECT_TRUE(model.ok()) << model.status();
   return std::move(*model);
 }
-
-std::vector<int32_t> Tokens(int64_t count) {
-  std::vector<int32_t> tokens;
-  for (int64_t i = 0; i < count; ++i) tokens.push_back(static_cast<int32_t>((i * i * 7 + i * 3 + 5) % kVocab));
-  return tokens;
-}
-
-// Appends the logits of tokens first..last, fed `piece` at a time.
-void Feed(const LanguageModel& model, const std::vector<int32_t>& tokens, int64_t first, int64_t last, int64_t piece,
-          SequenceState* sequence, ExecutionContext& context, std::vector<float>* logits) {
-  for (int64_t begin = first; begin < last; begin += piece) {
-    const int64_t count = std::min(piece, last - begin);
-    std::vector<float> part(count * kVocab);
-    const absl::Status status = model.Extend({{sequence,
-                                               {tokens.data() + begin, static_cast<size_t>(count)},
-                                               MatrixView<float>(part.data(), count, kVocab)}},
-                                             context);
-    ASSERT_TRUE(status.ok()) << status;
-    logits->insert(logits->end(), part.begin(), part.end());
-  }
-}
-
-// The names of tensors whose bytes differ.
-std::string Differences(const SequenceState& a, const SequenceState& b) {
-  const std::vector<NamedTensor> x = a.Export(), y = b.Export();
-  if (x.size() != y.size()) return "different tensors";
-  std::string names;
-  for (size_t i = 0; i < x.size(); ++i) {
-    const bool same = x[i].name == y[i].name && x[i].tensor.shape() == y[i].tensor.shape() &&
-                      std::memcmp(x[i].tensor.bytes(), y[i].tensor.bytes(), x[i].tensor.byte_size()) == 0;
-    if (!same) absl::StrAppend(&names, x[i].name, " ");
-  }
-  return names;
-}
-
-class DeltaNetStack : public ::testing::TestWithParam<const char*> {
- protected:
-  const std::unique_ptr<LanguageModel> model_ = NewModel(GetParam());
-  const std::vector<int32_t> tokens_ = Tokens(45);
-  ExecutionContext context_{1};
-};
-
-TEST_P(DeltaNetStack, PiecesAndThreadsChangeNoBit) {
-  SequenceState whole = model_->NewSequence();
-  std::vector<float> expected;
-  Feed(*model_, tokens_, 0, 45, 45, &whole, context_, &expected);
-  for (const float logit : expected) ASSERT_TRUE(std::isfinite(logit));
-  for (const int64_t piece : {1, 2, 7, 20, 44}) {
-    for (const int threads : {1, 3}) {
-      ExecutionContext context(threads, /*oversubscribe=*/true);
-      SequenceState sequence = model_->NewSequence();
-      std::vector<float> logits;
-      Feed(*model_, tokens_, 0, 45, piece, &sequence, context, &logits);
-      EXPECT_TRUE(logits == expected) << piece << ", " << threads;
-      EXPECT_EQ(Differences(sequence, whole), "") << piece << ", " << threads;
-    }
-  }
-}
-
-TEST_P(DeltaNetStack, BatchNeighboursChangeNoBit) {
-  std::vector<float> alone, expected_long, together(20 * kVocab), longer(45 * kVocab);
-  SequenceState a = model_->NewSequence(), b = model_->NewSequence();
-  Feed(*model_, tokens_, 0, 20, 20, &a, context_, &alone);
-  Feed(*model_, tokens_, 0, 45, 45, &b, context_, &expected_long);
-  SequenceState c = model_->NewSequence(), d = model_->NewSequence();
-  ExecutionContext context(2);
-  const absl::Status status =
-      model_->Extend({{&d, tokens_, MatrixView<float>(longer.data(), 45, kVocab)},
-                      {&c, {tokens_.data(), 20}, MatrixView<float>(together.data(), 20, kVocab)}},
-                     context);
-  ASSERT_TRUE(status.ok()) << status;
-  EXPECT_TRUE(together == alone);
-  EXPECT_TRUE(longer == expected_long);
-  EXPECT_EQ(Differences(c, a), "");
-  EXPECT_EQ(Differences(d, b), "");
-}
-
-TEST_P(DeltaNetStack, ForksGoTheirOwnWay) {
-  std::vector<float> expected, forked, other;
-  SequenceState sequence = model_->NewSequence();
-  Feed(*model_, tokens_, 0, 21, 21, &sequence, context_, &expected);
-  SequenceState fork = sequence.Fork();
-  std::vector<int32_t> detour = tokens_;
-  for (int32_t& token : detour) token = (token + 1) % kVocab;
-  Feed(*model_, detour, 21, 45, 5, &sequence, context_, &other);
-  Feed(*model_, tokens_, 21, 45, 5, &fork, context_, &forked);
-
-  SequenceState straight = model_->NewSequence();
-  expected.clear();
-  Feed(*model_, tokens_, 0, 45, 45, &straight, context_, &expected);
-  EXPECT_TRUE(std::equal(forked.begin(), forked.end(), expected.begin() + 21 * kVocab));
-  EXPECT_FALSE(other == forked);
-  EXPECT_EQ(Differences(fork, straight), "");
-}
-
-TEST_P(DeltaNetStack, LaterTokensChangeNoEarlierOutput) {
-  std::vector<float> expected, changed;
-  SequenceState a = model_->NewSequence(), b = model_->NewSequence();
-  Feed(*model_, tokens_, 0, 45, 45, &a, context_, &expected);
-  std::vector<int32_t> other = tokens_;
-  other[30] = (other[30] + 1) % kVocab;
-  Feed(*model_, other, 0, 45, 45, &b, context_, &changed);
-  EXPECT_TRUE(std::equal(expected.begin(), expected.begin() + 30 * kVocab, changed.begin()));
-  EXPECT_FALSE(std::equal(expected.begin() + 44 * kVocab, expected.end(), changed.begin() + 44 * kVocab));
-}
-
-TEST_P(DeltaNetStack, StateSizeIsForetold) {
-  SequenceState sequence = model_->NewSequence();
-  std::vector<float> logits;
-  for (int64_t length : {0, 1, 3, 17, 30}) {
-    Feed(*model_, tokens_, sequence.position(), length, 7, &sequence, context_, &logits);
-    EXPECT_EQ(sequence.ByteSize(), SequenceStateSize(model_->spec(), DType::kF32, length).bytes) << length;
-  }
-}
-
-INSTANTIATE_TEST_SUITE_P(All, DeltaNetStack, ::testing::Values(kHybrid, kOptions),
-                         [](const auto& info) { return info.index == 0 ? "Hybrid" : "Options"; });
 
 TEST(DeltaNetState, ExportsMatricesAndHistories) {
   const std::unique_ptr<LanguageModel> model = NewModel(kHybrid);

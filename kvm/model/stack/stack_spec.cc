@@ -4,11 +4,13 @@
 #include <cmath>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "google/protobuf/io/tokenizer.h"
 #include "google/protobuf/text_format.h"
 #include "kvm/base/status_macros.h"
 #include "kvm/model/stack/delta_net_spec.h"
+#include "kvm/model/stack/stack_checker.h"
 #include "kvm/model/stack/stack_problems.h"
 
 namespace kvm {
@@ -20,6 +22,10 @@ class FirstError : public google::protobuf::io::ErrorCollector {
   void AddError(int line, int column, const std::string& message) override {
     if (!message_.empty()) return;
     message_ = line < 0 ? absl::StrCat(" ", message) : absl::StrCat(line + 1, ":", column + 1, ": ", message);
+    // Of the number's type. What fields may be ends long before that.
+    if (absl::StartsWith(message, "Integer out of range")) {
+      absl::StrAppend(&message_, "; expected a whole number of at most ", kMaxSpecSize);
+    }
   }
   void AddWarning(int, int, const std::string&) override {}
 

@@ -43,6 +43,12 @@ std::string Refusal(Change change) {
   return std::string(ValidateStack(spec).message());
 }
 
+TEST(ParseStackSpec, NumbersBeyondTheirTypeNameTheBound) {
+  const absl::StatusOr<StackSpec> spec = ParseStackSpec("width: 99999999999", "s");
+  EXPECT_THAT(std::string(spec.status().message()),
+              ::testing::HasSubstr("s:1:8: Integer out of range (99999999999); expected a whole number of at most 16777216"));
+}
+
 TEST(ParseStackSpec, ReadsTheTextFormat) {
   const StackSpec spec = Hybrid();
   EXPECT_EQ(spec.layers_size(), 4);

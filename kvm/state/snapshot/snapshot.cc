@@ -3,9 +3,9 @@
 #include <cstring>
 #include <utility>
 
-#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "kvm/base/file/mapped_file.h"
+#include "kvm/base/file/utf8.h"
 #include "kvm/base/status_macros.h"
 #include "kvm/state/snapshot/snapshot_layout.h"
 #include "kvm/state/state_fields.h"
@@ -19,7 +19,7 @@ absl::string_view BytesOf(const MappedFile& file) {
 
 absl::Status CheckIdentity(const SnapshotModel& made_by, const ModelIdentity& model, const std::string& path) {
   const auto differ = [&](absl::string_view what, absl::string_view theirs, absl::string_view ours) {
-    return absl::FailedPreconditionError(absl::StrCat(path, ": the snapshot is of ", what, " ", absl::CEscape(theirs),
+    return absl::FailedPreconditionError(absl::StrCat(path, ": the snapshot is of ", what, " ", Printable(theirs),
                                                       ", the loaded model is of ", ours,
                                                       "; a state goes on only with what it was computed with"));
   };
@@ -121,7 +121,7 @@ absl::StatusOr<std::vector<int32_t>> ReadSnapshotInts(const std::string& path, a
     std::memcpy(values.data(), view.data, static_cast<size_t>(view.byte_size()));
     return values;
   }
-  return absl::NotFoundError(absl::StrCat(path, ": no tensor ", absl::CEscape(name), " of I32"));
+  return absl::NotFoundError(absl::StrCat(path, ": no tensor ", Printable(name), " of I32"));
 }
 
 absl::Status CheckSnapshot(const std::string& path) {

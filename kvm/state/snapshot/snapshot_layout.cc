@@ -5,11 +5,11 @@
 #include <limits>
 #include <utility>
 
-#include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "kvm/base/checked_parse.h"
 #include "kvm/base/file/content_hash.h"
+#include "kvm/base/file/utf8.h"
 #include "kvm/base/status_macros.h"
 #include "kvm/kernels/dtype.h"
 #include "kvm/state/finite_tensors.h"
@@ -29,7 +29,7 @@ absl::Status BadHeader(const std::string& path, absl::string_view why) {
 }
 
 absl::Status BadSection(const std::string& path, absl::string_view name, absl::string_view why) {
-  return absl::InvalidArgumentError(absl::StrCat(path, ": snapshot section ", absl::CEscape(name), ": ", why));
+  return absl::InvalidArgumentError(absl::StrCat(path, ": snapshot section ", Printable(name), ": ", why));
 }
 
 uint64_t ReadUint64(absl::string_view bytes) {
@@ -88,7 +88,7 @@ absl::Status CheckSectionEntry(const SnapshotSection& section, const std::string
                                uint64_t* end) {
   const auto refuse = [&](auto... why) { return BadSection(path, section.name(), absl::StrCat(why...)); };
   DType dtype;
-  if (!ParseDType(section.dtype(), &dtype)) return refuse("unknown dtype ", absl::CEscape(section.dtype()));
+  if (!ParseDType(section.dtype(), &dtype)) return refuse("unknown dtype ", Printable(section.dtype()));
   uint64_t bytes;
   if (!SizeOfSection(section, dtype, &bytes)) {
     return refuse("shape ", section.shape_size() > kMaxRank ? "of too many extents" : ToString(section.shape()),
@@ -225,7 +225,7 @@ absl::Status CheckData(const SnapshotLayout& layout, absl::string_view file, con
       found[index] = BadSection(path, section.name(), kDamaged);
     } else if (!finite) {
       const absl::Status why = CheckFinite({section.name(), ViewOf(section, layout, file)});
-      found[index] = absl::Status(why.code(), absl::StrCat(path, ": ", absl::CEscape(why.message())));
+      found[index] = absl::Status(why.code(), absl::StrCat(path, ": ", Printable(why.message(), 1000)));
     }
   };
   const int64_t count = static_cast<int64_t>(sections.size());

@@ -274,7 +274,7 @@ TEST_F(SnapshotTest, SizesThatAHeaderStatesAllocateNothing) {
       {[](SnapshotHeader* h) { h->mutable_tensors(0)->set_offset(192); },
        "begins at byte 192 of the data; expected 128"},
       {[](SnapshotHeader* h) { h->mutable_tensors(0)->set_offset(~uint64_t{0}); }, "of the data; expected 128"},
-      {[](SnapshotHeader* h) { h->mutable_tensors(0)->set_dtype("F\n"); }, "unknown dtype F\\n"},
+      {[](SnapshotHeader* h) { h->mutable_tensors(0)->set_dtype("F\n"); }, "unknown dtype F\\x0a"},
       {[](SnapshotHeader* h) { h->set_position(-1); }, "position -1"},
       {[](SnapshotHeader* h) { h->set_position(11); }, "section tokens: expected that name and I32 [11]"},
       {[](SnapshotHeader* h) { h->mutable_tokens()->set_dtype("F32"); },

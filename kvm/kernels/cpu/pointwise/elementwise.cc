@@ -15,6 +15,7 @@
 // After foreach_target:
 #include "hwy/contrib/math/math-inl.h"
 #include "hwy/highway.h"
+#include "kvm/kernels/cpu/vectors/float_vectors-inl.h"
 #include "kvm/kernels/cpu/vectors/keep_nan-inl.h"
 #include "kvm/kernels/cpu/vectors/partial_vector-inl.h"
 #include "kvm/kernels/cpu/vectors/sigmoid-inl.h"
@@ -24,12 +25,7 @@ namespace kvm {
 namespace HWY_NAMESPACE {
 namespace {
 
-namespace hn = hwy::HWY_NAMESPACE;
-
-using D = hn::ScalableTag<float>;
-using V = hn::Vec<D>;
-
-HWY_INLINE V Constant(float value) { return hn::Set(D(), value); }
+HWY_INLINE FloatVector Constant(float value) { return hn::Set(FloatTag(), value); }
 
 // What operations read beside y: a matrix of the same shape, or one row that goes for all.
 HWY_INLINE const float* RowOf(const MatrixView<const float>& matrix, int64_t r) { return matrix.row(r); }
@@ -38,7 +34,7 @@ HWY_INLINE const float* RowOf(const absl::Span<const float>& row, int64_t) { ret
 // y = op(y, inputs...). The end of a row goes through the same vector instructions as the rest.
 template <class Op, class... Inputs>
 HWY_INLINE void ForEachVector(MatrixView<float> y, Op op, const Inputs&... inputs) {
-  const D d;
+  const FloatTag d;
   const size_t lanes = hn::Lanes(d);
   const size_t cols = static_cast<size_t>(y.cols);
   for (int64_t r = 0; r < y.rows; ++r) {
@@ -52,71 +48,73 @@ HWY_INLINE void ForEachVector(MatrixView<float> y, Op op, const Inputs&... input
 
 void AddScaledImpl(MatrixView<float> y, float scale, MatrixView<const float> x) {
   ForEachVector(
-      y, [scale](V yv, V xv) HWY_ATTR { return hn::MulAdd(Constant(scale), xv, yv); }, x);
+      y, [scale](FloatVector yv, FloatVector xv) HWY_ATTR { return hn::MulAdd(Constant(scale), xv, yv); }, x);
 }
 
 void BlendImpl(MatrixView<float> y, float a, float b, MatrixView<const float> x) {
   ForEachVector(
-      y, [a, b](V yv, V xv) HWY_ATTR { return hn::MulAdd(Constant(a), yv, hn::Mul(Constant(b), xv)); }, x);
+      y,
+      [a, b](FloatVector yv, FloatVector xv) HWY_ATTR { return hn::MulAdd(Constant(a), yv, hn::Mul(Constant(b), xv)); },
+      x);
 }
 
 void MultiplyImpl(MatrixView<float> y, MatrixView<const float> x) {
   ForEachVector(
-      y, [](V yv, V xv) HWY_ATTR { return hn::Mul(yv, xv); }, x);
+      y, [](FloatVector yv, FloatVector xv) HWY_ATTR { return hn::Mul(yv, xv); }, x);
 }
 
 void ReluSquaredImpl(MatrixView<float> y) {
-  ForEachVector(y, [](V yv) HWY_ATTR {
-    const V positive = KeepNan(yv, hn::Max(yv, hn::Zero(D())));
+  ForEachVector(y, [](FloatVector yv) HWY_ATTR {
+    const FloatVector positive = KeepNan(yv, hn::Max(yv, hn::Zero(FloatTag())));
     return hn::Mul(positive, positive);
   });
 }
 
 void TanhImpl(MatrixView<float> y) {
-  ForEachVector(y, [](V yv) HWY_ATTR { return hn::Tanh(D(), yv); });
+  ForEachVector(y, [](FloatVector yv) HWY_ATTR { return hn::Tanh(FloatTag(), yv); });
 }
 
 void SigmoidImpl(MatrixView<float> y) {
-  ForEachVector(y, [](V yv) HWY_ATTR { return SigmoidOf(yv); });
+  ForEachVector(y, [](FloatVector yv) HWY_ATTR { return SigmoidOf(yv); });
 }
 
 void SiluImpl(MatrixView<float> y) {
-  ForEachVector(y, [](V yv) HWY_ATTR { return SiluOf(yv); });
+  ForEachVector(y, [](FloatVector yv) HWY_ATTR { return SiluOf(yv); });
 }
 
 void BiasedSigmoidImpl(MatrixView<float> y, absl::Span<const float> bias) {
   ForEachVector(
-      y, [](V yv, V bias_v) HWY_ATTR { return SigmoidOf(hn::Add(bias_v, yv)); }, bias);
+      y, [](FloatVector yv, FloatVector bias_v) HWY_ATTR { return SigmoidOf(hn::Add(bias_v, yv)); }, bias);
 }
 
 void SigmoidBlendImpl(MatrixView<float> y, MatrixView<const float> target, absl::Span<const float> bias,
                       MatrixView<const float> gate) {
   ForEachVector(
       y,
-      [](V yv, V target_v, V bias_v, V gate_v)
+      [](FloatVector yv, FloatVector target_v, FloatVector bias_v, FloatVector gate_v)
           HWY_ATTR { return hn::MulAdd(hn::Sub(target_v, yv), SigmoidOf(hn::Add(bias_v, gate_v)), yv); },
       target, bias, gate);
 }
 
 void OnePlusEluImpl(MatrixView<float> y) {
-  ForEachVector(y, [](V yv) HWY_ATTR {
-    const V zero = hn::Zero(D());
-    const V exp = hn::Exp(D(), hn::Min(yv, zero));
+  ForEachVector(y, [](FloatVector yv) HWY_ATTR {
+    const FloatVector zero = hn::Zero(FloatTag());
+    const FloatVector exp = hn::Exp(FloatTag(), hn::Min(yv, zero));
     return KeepNan(yv, hn::IfThenElse(hn::Gt(yv, zero), hn::Add(Constant(1.0f), yv), exp));
   });
 }
 
 void SoftCapImpl(MatrixView<float> y, float cap) {
-  ForEachVector(y, [cap](V yv) HWY_ATTR {
-    const V cap_v = Constant(cap);
-    return hn::Mul(cap_v, hn::Tanh(D(), hn::Div(yv, cap_v)));
+  ForEachVector(y, [cap](FloatVector yv) HWY_ATTR {
+    const FloatVector cap_v = Constant(cap);
+    return hn::Mul(cap_v, hn::Tanh(FloatTag(), hn::Div(yv, cap_v)));
   });
 }
 
 void SoftmaxWeightsImpl(MatrixView<float> y, float largest, float temperature) {
-  ForEachVector(y, [largest, temperature](V yv) HWY_ATTR {
-    const V largest_v = Constant(largest);
-    const V weight = hn::Exp(D(), hn::Div(hn::Sub(yv, largest_v), Constant(temperature)));
+  ForEachVector(y, [largest, temperature](FloatVector yv) HWY_ATTR {
+    const FloatVector largest_v = Constant(largest);
+    const FloatVector weight = hn::Exp(FloatTag(), hn::Div(hn::Sub(yv, largest_v), Constant(temperature)));
     return KeepNan(yv, hn::IfThenElse(hn::Lt(yv, largest_v), weight, Constant(1.0f)));
   });
 }
@@ -126,9 +124,9 @@ void Rwkv7DecayImpl(MatrixView<float> y, absl::Span<const float> bias) {
   constexpr float kExpMinusHalf = 0.60653065971263342f;
   ForEachVector(
       y,
-      [](V yv, V bias_v) HWY_ATTR {
-        const V z = hn::Add(bias_v, yv);
-        return KeepNan(z, hn::Exp(D(), hn::Mul(Constant(-kExpMinusHalf), SigmoidOf(z))));
+      [](FloatVector yv, FloatVector bias_v) HWY_ATTR {
+        const FloatVector z = hn::Add(bias_v, yv);
+        return KeepNan(z, hn::Exp(FloatTag(), hn::Mul(Constant(-kExpMinusHalf), SigmoidOf(z))));
       },
       bias);
 }

@@ -15,17 +15,13 @@
 // After foreach_target:
 #include "hwy/highway.h"
 #include "kvm/kernels/cpu/pointwise/norms-inl.h"
+#include "kvm/kernels/cpu/vectors/float_vectors-inl.h"
 #include "kvm/kernels/cpu/vectors/partial_vector-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace kvm {
 namespace HWY_NAMESPACE {
 namespace {
-
-namespace hn = hwy::HWY_NAMESPACE;
-
-using D = hn::ScalableTag<float>;
-using V = hn::Vec<D>;
 
 void NormalizeRunsImpl(MatrixView<const float> x, int64_t n, const float* weight, const float* bias,
                        int64_t parameter_step, float epsilon, MatrixView<float> out) {
@@ -34,13 +30,13 @@ void NormalizeRunsImpl(MatrixView<const float> x, int64_t n, const float* weight
 
 // Divides each run of n columns by max(its length, floor) + epsilon.
 void ScaleRunsToUnitLength(MatrixView<const float> x, int64_t n, float floor, float epsilon, MatrixView<float> out) {
-  const D d;
+  const FloatTag d;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
   for (int64_t r = 0; r < x.rows; ++r) {
     for (int64_t begin = 0; begin < x.cols; begin += n) {
       const float* in = x.row(r) + begin;
       float* to = out.row(r) + begin;
-      const V length = hn::Set(d, std::max(std::sqrt(SumSquares(in, n, 0.0f)), floor) + epsilon);
+      const FloatVector length = hn::Set(d, std::max(std::sqrt(SumSquares(in, n, 0.0f)), floor) + epsilon);
       for (int64_t i = 0; i < n; i += lanes) {
         const size_t count = static_cast<size_t>(std::min(lanes, n - i));
         StoreFirst(hn::Div(LoadFirst(d, in + i, count), length), d, to + i, count);

@@ -15,6 +15,7 @@
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
 // After foreach_target:
 #include "hwy/highway.h"
+#include "kvm/kernels/cpu/vectors/float_vectors-inl.h"
 #include "kvm/kernels/cpu/vectors/partial_vector-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -22,30 +23,25 @@ namespace kvm {
 namespace HWY_NAMESPACE {
 namespace {
 
-namespace hn = hwy::HWY_NAMESPACE;
-
-using D = hn::ScalableTag<float>;
-using V = hn::Vec<D>;
-
-// Turns Lanes(D()) pairs.
-HWY_INLINE void TurnPairs(V cos, V sin, float* pairs) {
-  const D d;
-  V even, odd;
+// Turns Lanes(FloatTag()) pairs.
+HWY_INLINE void TurnPairs(FloatVector cos, FloatVector sin, float* pairs) {
+  const FloatTag d;
+  FloatVector even, odd;
   hn::LoadInterleaved2(d, pairs, even, odd);
-  const V turned_even = hn::MulAdd(cos, even, hn::Mul(sin, odd));
-  const V turned_odd = hn::NegMulAdd(sin, even, hn::Mul(cos, odd));
+  const FloatVector turned_even = hn::MulAdd(cos, even, hn::Mul(sin, odd));
+  const FloatVector turned_odd = hn::NegMulAdd(sin, even, hn::Mul(cos, odd));
   hn::StoreInterleaved2(turned_even, turned_odd, d, pairs);
 }
 
 void TurnHeads(MatrixView<float> x, int64_t head_dim, MatrixView<const float> cos, MatrixView<const float> sin) {
-  const D d;
+  const FloatTag d;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
   for (int64_t r = 0; r < x.rows; ++r) {
     for (int64_t head = 0; head < x.cols; head += head_dim) {
       for (int64_t p = 0; p < cos.cols; p += lanes) {
         const int64_t count = std::min(lanes, cos.cols - p);
-        const V cos_v = LoadFirst(d, cos.row(r) + p, static_cast<size_t>(count));
-        const V sin_v = LoadFirst(d, sin.row(r) + p, static_cast<size_t>(count));
+        const FloatVector cos_v = LoadFirst(d, cos.row(r) + p, static_cast<size_t>(count));
+        const FloatVector sin_v = LoadFirst(d, sin.row(r) + p, static_cast<size_t>(count));
         float* pairs = x.row(r) + head + 2 * p;
         if (count == lanes) {
           TurnPairs(cos_v, sin_v, pairs);

@@ -13,6 +13,7 @@
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
 // After foreach_target:
 #include "hwy/highway.h"
+#include "kvm/kernels/cpu/vectors/float_vectors-inl.h"
 #include "kvm/kernels/cpu/vectors/partial_vector-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -20,10 +21,8 @@ namespace kvm {
 namespace HWY_NAMESPACE {
 namespace {
 
-namespace hn = hwy::HWY_NAMESPACE;
-
 void Shift(MatrixView<const float> x, const float* previous, const float* mix, MatrixView<float> out) {
-  const hn::ScalableTag<float> d;
+  const FloatTag d;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
   // Backwards, so that a row's predecessor is still there when out is x.
   for (int64_t r = x.rows - 1; r >= 0; --r) {

@@ -13,17 +13,13 @@
 // After foreach_target:
 #include "hwy/aligned_allocator.h"
 #include "hwy/highway.h"
+#include "kvm/kernels/cpu/vectors/float_vectors-inl.h"
 #include "kvm/kernels/cpu/vectors/partial_vector-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace kvm {
 namespace HWY_NAMESPACE {
 namespace {
-
-namespace hn = hwy::HWY_NAMESPACE;
-
-using D = hn::CappedTag<float, 16>;
-using V = hn::Vec<D>;
 
 // Every recurrence here is, for one token,
 //
@@ -35,10 +31,8 @@ using V = hn::Vec<D>;
 // shorter ones load and store the state more often.
 constexpr int64_t kMaxWrites = 16;
 
-int64_t Lanes() { return static_cast<int64_t>(hn::Lanes(D())); }
-
 // Value channels that are worked on together: two vectors.
-int64_t PanelWidth() { return 2 * Lanes(); }
+int64_t PanelWidth() { return 2 * PanelLanes(); }
 
 // What one head works with. Rows over key channels are `key_stride` apart; nothing past the last channel is used.
 struct Work {
@@ -47,7 +41,7 @@ struct Work {
         value_dim(value_dim),
         num_writes(num_writes),
         chunk(kMaxWrites / num_writes),
-        key_stride(hwy::RoundUpTo(dim, Lanes())),
+        key_stride(hwy::RoundUpTo(dim, PanelLanes())),
         num_panels(hwy::DivCeil(value_dim, PanelWidth())) {
     const int64_t rows = chunk * key_stride, scores = chunk * kMaxWrites;
     const struct {
@@ -115,7 +109,7 @@ void StoreState(const Work& work, float* state) {
 // Calls body(channel, count) for each vector of key channels.
 template <typename Body>
 HWY_INLINE void ForKeyVectors(int64_t dim, Body body) {
-  const int64_t lanes = Lanes();
+  const int64_t lanes = PanelLanes();
   for (int64_t c = 0; c < dim; c += lanes) body(c, static_cast<size_t>(std::min(lanes, dim - c)));
 }
 
@@ -123,14 +117,14 @@ HWY_INLINE void ForKeyVectors(int64_t dim, Body body) {
 HWY_INLINE float* WriteKey(int64_t write, const Work& work) { return work.queries + write * work.key_stride; }
 
 void TransposeWrites(int64_t n, Work& work) {
-  const D d;
+  const PanelTag d;
   HWY_ALIGN float columns[4 * hn::MaxLanes(d)];
   for (int64_t write = 0; write < n * work.num_writes; write += 4) {
     const float* const rows = WriteKey(write, work);
-    for (int64_t c = 0; c < work.key_stride; c += Lanes()) {
+    for (int64_t c = 0; c < work.key_stride; c += PanelLanes()) {
       const auto row = [&](int64_t r) HWY_ATTR { return hn::LoadU(d, rows + r * work.key_stride + c); };
       hn::StoreInterleaved4(row(0), row(1), row(2), row(3), d, columns);
-      for (int64_t i = 0; i < Lanes(); ++i) {
+      for (int64_t i = 0; i < PanelLanes(); ++i) {
         std::memcpy(work.writes + (c + i) * kMaxWrites + write, columns + 4 * i, 4 * sizeof(float));
       }
     }
@@ -143,12 +137,12 @@ void FillToken(const Wkv7Head& head, int64_t row, int64_t t, Work& work) {
   const float *kappa = head.kappa.row(row), *a = head.a.row(row), *k = head.k.row(row);
   const float *w = head.w.row(row), *r = head.r.row(row);
   ForKeyVectors(work.dim, [&](int64_t c, size_t count) HWY_ATTR {
-    const V direction = LoadFirst(D(), kappa + c, count);
-    hn::StoreU(hn::Neg(direction), D(), work.b + at + c);
-    hn::StoreU(LoadFirst(D(), w + c, count), D(), work.w + at + c);
-    hn::StoreU(LoadFirst(D(), r + c, count), D(), work.r + at + c);
-    hn::StoreU(hn::Mul(direction, LoadFirst(D(), a + c, count)), D(), WriteKey(2 * t, work) + c);
-    hn::StoreU(LoadFirst(D(), k + c, count), D(), WriteKey(2 * t + 1, work) + c);
+    const PanelVector direction = LoadFirst(PanelTag(), kappa + c, count);
+    hn::StoreU(hn::Neg(direction), PanelTag(), work.b + at + c);
+    hn::StoreU(LoadFirst(PanelTag(), w + c, count), PanelTag(), work.w + at + c);
+    hn::StoreU(LoadFirst(PanelTag(), r + c, count), PanelTag(), work.r + at + c);
+    hn::StoreU(hn::Mul(direction, LoadFirst(PanelTag(), a + c, count)), PanelTag(), WriteKey(2 * t, work) + c);
+    hn::StoreU(LoadFirst(PanelTag(), k + c, count), PanelTag(), WriteKey(2 * t + 1, work) + c);
   });
   work.value_scale[t] = 1;
 }
@@ -160,12 +154,12 @@ void FillToken(const DeltaRuleHead& head, int64_t row, int64_t t, Work& work) {
   const bool per_channel = head.decay.cols > 1;
   const float beta = *head.beta.row(row);
   ForKeyVectors(work.dim, [&](int64_t c, size_t count) HWY_ATTR {
-    const V w = per_channel ? LoadFirst(D(), decay + c, count) : hn::Set(D(), *decay);
-    hn::StoreU(w, D(), work.w + at + c);
-    const V key = LoadFirst(D(), k + c, count);
-    hn::StoreU(key, D(), WriteKey(t, work) + c);
-    hn::StoreU(hn::Mul(hn::Set(D(), -beta), hn::Mul(w, key)), D(), work.b + at + c);
-    hn::StoreU(LoadFirst(D(), q + c, count), D(), work.r + at + c);
+    const PanelVector w = per_channel ? LoadFirst(PanelTag(), decay + c, count) : hn::Set(PanelTag(), *decay);
+    hn::StoreU(w, PanelTag(), work.w + at + c);
+    const PanelVector key = LoadFirst(PanelTag(), k + c, count);
+    hn::StoreU(key, PanelTag(), WriteKey(t, work) + c);
+    hn::StoreU(hn::Mul(hn::Set(PanelTag(), -beta), hn::Mul(w, key)), PanelTag(), work.b + at + c);
+    hn::StoreU(LoadFirst(PanelTag(), q + c, count), PanelTag(), work.r + at + c);
   });
   work.value_scale[t] = beta;
 }
@@ -173,40 +167,43 @@ void FillToken(const DeltaRuleHead& head, int64_t row, int64_t t, Work& work) {
 // Decays from the chunk's beginning, as running products: never above 1, never divided by.
 void DecayQueries(int64_t n, Work& work) {
   ForKeyVectors(work.dim, [&](int64_t c, size_t) HWY_ATTR {
-    V decay = hn::Set(D(), 1.0f);
+    PanelVector decay = hn::Set(PanelTag(), 1.0f);
     for (int64_t t = 0; t < n; ++t) {
       const int64_t at = t * work.key_stride + c;
-      hn::StoreU(hn::Mul(hn::LoadU(D(), work.b + at), decay), D(), work.queries + at);
-      decay = hn::Mul(decay, hn::LoadU(D(), work.w + at));
-      hn::StoreU(hn::Mul(hn::LoadU(D(), work.r + at), decay), D(), work.queries + n * work.key_stride + at);
+      hn::StoreU(hn::Mul(hn::LoadU(PanelTag(), work.b + at), decay), PanelTag(), work.queries + at);
+      decay = hn::Mul(decay, hn::LoadU(PanelTag(), work.w + at));
+      hn::StoreU(hn::Mul(hn::LoadU(PanelTag(), work.r + at), decay), PanelTag(),
+                 work.queries + n * work.key_stride + at);
     }
-    hn::StoreU(decay, D(), work.decay + c);
+    hn::StoreU(decay, PanelTag(), work.decay + c);
   });
 }
 
 // One token, one key channel: x holds a vector of writes as decayed up to the token before.
-HWY_INLINE void ScoreChannel(float w, float b, float r, hn::Mask<D> written, V& x, V& b_sum, V& r_sum) {
-  b_sum = hn::MulAdd(hn::Set(D(), b), x, b_sum);
-  x = hn::IfThenElse(written, hn::Mul(x, hn::Set(D(), w)), x);
-  r_sum = hn::MulAdd(hn::Set(D(), r), x, r_sum);
+HWY_INLINE void ScoreChannel(float w, float b, float r, hn::Mask<PanelTag> written, PanelVector& x, PanelVector& b_sum,
+                             PanelVector& r_sum) {
+  b_sum = hn::MulAdd(hn::Set(PanelTag(), b), x, b_sum);
+  x = hn::IfThenElse(written, hn::Mul(x, hn::Set(PanelTag(), w)), x);
+  r_sum = hn::MulAdd(hn::Set(PanelTag(), r), x, r_sum);
 }
 
 // Scores of four tokens against one vector of writes, which is decayed along. What is computed for writes that a
 // token does not see is not used.
 void ScoreTokens(int64_t t, int64_t first_write, Work& work) {
-  const D d;
+  const PanelTag d;
   const int64_t stride = work.key_stride;
   const float* HWY_RESTRICT w = work.w + t * stride;
   const float* HWY_RESTRICT b = work.b + t * stride;
   const float* HWY_RESTRICT r = work.r + t * stride;
   float* HWY_RESTRICT writes = work.writes + first_write;
   const auto written = [&](int64_t token) HWY_ATTR {
-    return hn::FirstN(d, static_cast<size_t>(std::clamp<int64_t>(token * work.num_writes - first_write, 0, Lanes())));
+    return hn::FirstN(d,
+                      static_cast<size_t>(std::clamp<int64_t>(token * work.num_writes - first_write, 0, PanelLanes())));
   };
   const auto written0 = written(t), written1 = written(t + 1), written2 = written(t + 2), written3 = written(t + 3);
-  V b0 = hn::Zero(d), b1 = b0, b2 = b0, b3 = b0, r0 = b0, r1 = b0, r2 = b0, r3 = b0;
+  PanelVector b0 = hn::Zero(d), b1 = b0, b2 = b0, b3 = b0, r0 = b0, r1 = b0, r2 = b0, r3 = b0;
   for (int64_t c = 0; c < work.dim; ++c) {
-    V x = hn::LoadU(d, writes + c * kMaxWrites);
+    PanelVector x = hn::LoadU(d, writes + c * kMaxWrites);
     ScoreChannel(w[c], b[c], r[c], written0, x, b0, r0);
     ScoreChannel(w[c + stride], b[c + stride], r[c + stride], written1, x, b1, r1);
     ScoreChannel(w[c + 2 * stride], b[c + 2 * stride], r[c + 2 * stride], written2, x, b2, r2);
@@ -231,34 +228,34 @@ void Score(int64_t n, Work& work) {
   static_assert(kMaxWrites / 2 % kTokens == 0, "the chunks of one and of two writes a token are whole fours of tokens");
   // Tokens that fill up the last four decay nothing.
   for (int64_t t = n; t % kTokens != 0; ++t) std::fill_n(work.w + t * work.key_stride, work.dim, 1.0f);
-  for (int64_t first_write = 0; first_write < n * work.num_writes; first_write += Lanes()) {
+  for (int64_t first_write = 0; first_write < n * work.num_writes; first_write += PanelLanes()) {
     const int64_t first_token = first_write / work.num_writes;
     for (int64_t t = first_token - first_token % kTokens; t < n; t += kTokens) ScoreTokens(t, first_write, work);
   }
 }
 
-HWY_INLINE void MulAddRow(float x, V y0, V y1, V& sum0, V& sum1) {
-  const V xs = hn::Set(D(), x);
+HWY_INLINE void MulAddRow(float x, PanelVector y0, PanelVector y1, PanelVector& sum0, PanelVector& sum1) {
+  const PanelVector xs = hn::Set(PanelTag(), x);
   sum0 = hn::MulAdd(xs, y0, sum0);
   sum1 = hn::MulAdd(xs, y1, sum1);
 }
 
-HWY_INLINE void LoadScaled(const float* scale, int64_t row, const float* out, V& sum0, V& sum1) {
+HWY_INLINE void LoadScaled(const float* scale, int64_t row, const float* out, PanelVector& sum0, PanelVector& sum1) {
   if (scale == nullptr) return;
-  const V factor = hn::Set(D(), scale[row]);
-  sum0 = hn::Mul(factor, hn::LoadU(D(), out + row * PanelWidth()));
-  sum1 = hn::Mul(factor, hn::LoadU(D(), out + row * PanelWidth() + Lanes()));
+  const PanelVector factor = hn::Set(PanelTag(), scale[row]);
+  sum0 = hn::Mul(factor, hn::LoadU(PanelTag(), out + row * PanelWidth()));
+  sum1 = hn::Mul(factor, hn::LoadU(PanelTag(), out + row * PanelWidth() + PanelLanes()));
 }
 
-HWY_INLINE void StoreRow(V sum0, V sum1, int64_t row, float* out) {
-  hn::StoreU(sum0, D(), out + row * PanelWidth());
-  hn::StoreU(sum1, D(), out + row * PanelWidth() + Lanes());
+HWY_INLINE void StoreRow(PanelVector sum0, PanelVector sum1, int64_t row, float* out) {
+  hn::StoreU(sum0, PanelTag(), out + row * PanelWidth());
+  hn::StoreU(sum1, PanelTag(), out + row * PanelWidth() + PanelLanes());
 }
 
 // out = x·y, or diag(scale)·out + x·y where `scale` is not null, for panels y: [x.cols, PanelWidth()] and
 // out: [x.rows, PanelWidth()]. Sums run in the order of x's columns, the same whatever other rows there are.
 void Multiply(MatrixView<const float> x, const float* HWY_RESTRICT y, const float* scale, float* HWY_RESTRICT out) {
-  const int64_t lanes = Lanes(), width = PanelWidth(), last = x.rows - 1;
+  const int64_t lanes = PanelLanes(), width = PanelWidth(), last = x.rows - 1;
   for (int64_t row = 0; row < x.rows; row += 4) {
     // A last group of fewer than four repeats its last row.
     const int64_t row1 = std::min(row + 1, last), row2 = std::min(row + 2, last), row3 = std::min(row + 3, last);
@@ -266,13 +263,13 @@ void Multiply(MatrixView<const float> x, const float* HWY_RESTRICT y, const floa
     const float* HWY_RESTRICT x1 = x.row(row1);
     const float* HWY_RESTRICT x2 = x.row(row2);
     const float* HWY_RESTRICT x3 = x.row(row3);
-    V a0 = hn::Zero(D()), a1 = a0, a2 = a0, a3 = a0, b0 = a0, b1 = a0, b2 = a0, b3 = a0;
+    PanelVector a0 = hn::Zero(PanelTag()), a1 = a0, a2 = a0, a3 = a0, b0 = a0, b1 = a0, b2 = a0, b3 = a0;
     LoadScaled(scale, row, out, a0, b0);
     LoadScaled(scale, row1, out, a1, b1);
     LoadScaled(scale, row2, out, a2, b2);
     LoadScaled(scale, row3, out, a3, b3);
     for (int64_t i = 0; i < x.cols; ++i) {
-      const V y0 = hn::LoadU(D(), y + i * width), y1 = hn::LoadU(D(), y + i * width + lanes);
+      const PanelVector y0 = hn::LoadU(PanelTag(), y + i * width), y1 = hn::LoadU(PanelTag(), y + i * width + lanes);
       MulAddRow(x0[i], y0, y1, a0, b0);
       MulAddRow(x1[i], y0, y1, a1, b1);
       MulAddRow(x2[i], y0, y1, a2, b2);
@@ -287,23 +284,24 @@ void Multiply(MatrixView<const float> x, const float* HWY_RESTRICT y, const floa
 
 // Solves for u token by token and puts out o, for the value channels from `first` on.
 void SolvePanel(MatrixView<const float> v, int64_t first, const Work& work, MatrixView<float> out) {
-  const int64_t lanes = Lanes(), width = PanelWidth(), n = v.rows;
+  const int64_t lanes = PanelLanes(), width = PanelWidth(), n = v.rows;
   const size_t count0 = static_cast<size_t>(std::min(lanes, v.cols - first));
   const size_t count1 = static_cast<size_t>(std::clamp<int64_t>(v.cols - first - lanes, 0, lanes));
   for (int64_t t = 0; t < n; ++t) {
     const int64_t write = t * work.num_writes;
-    const V scale = hn::Set(D(), work.value_scale[t]);
-    const V v0 = hn::Mul(scale, LoadFirst(D(), v.row(t) + first, count0));
-    const V v1 = hn::Mul(scale, count1 == 0 ? hn::Zero(D()) : LoadFirst(D(), v.row(t) + first + lanes, count1));
+    const PanelVector scale = hn::Set(PanelTag(), work.value_scale[t]);
+    const PanelVector v0 = hn::Mul(scale, LoadFirst(PanelTag(), v.row(t) + first, count0));
+    const PanelVector v1 =
+        hn::Mul(scale, count1 == 0 ? hn::Zero(PanelTag()) : LoadFirst(PanelTag(), v.row(t) + first + lanes, count1));
     const float* const u_read = work.reads + t * width;
     const float* const o_read = work.reads + (n + t) * width;
-    V u0 = hn::LoadU(D(), u_read), u1 = hn::LoadU(D(), u_read + lanes);
-    V o0 = hn::LoadU(D(), o_read), o1 = hn::LoadU(D(), o_read + lanes);
+    PanelVector u0 = hn::LoadU(PanelTag(), u_read), u1 = hn::LoadU(PanelTag(), u_read + lanes);
+    PanelVector o0 = hn::LoadU(PanelTag(), o_read), o1 = hn::LoadU(PanelTag(), o_read + lanes);
     const float* HWY_RESTRICT b_score = work.b_score + t * kMaxWrites;
     const float* HWY_RESTRICT r_score = work.r_score + t * kMaxWrites;
     for (int64_t j = 0; j < write; ++j) {
-      const V z0 = hn::LoadU(D(), work.write_values + j * width);
-      const V z1 = hn::LoadU(D(), work.write_values + j * width + lanes);
+      const PanelVector z0 = hn::LoadU(PanelTag(), work.write_values + j * width);
+      const PanelVector z1 = hn::LoadU(PanelTag(), work.write_values + j * width + lanes);
       MulAddRow(b_score[j], z0, z1, u0, u1);
       MulAddRow(r_score[j], z0, z1, o0, o1);
     }
@@ -316,8 +314,8 @@ void SolvePanel(MatrixView<const float> v, int64_t first, const Work& work, Matr
     }
     StoreRow(u0, u1, write, work.write_values);
     MulAddRow(r_score[write], u0, u1, o0, o1);
-    StoreFirst(o0, D(), out.row(t) + first, count0);
-    if (count1 > 0) StoreFirst(o1, D(), out.row(t) + first + lanes, count1);
+    StoreFirst(o0, PanelTag(), out.row(t) + first, count0);
+    if (count1 > 0) StoreFirst(o1, PanelTag(), out.row(t) + first + lanes, count1);
   }
 }
 

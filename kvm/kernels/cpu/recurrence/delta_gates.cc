@@ -15,6 +15,7 @@
 // After foreach_target:
 #include "hwy/contrib/math/math-inl.h"
 #include "hwy/highway.h"
+#include "kvm/kernels/cpu/vectors/float_vectors-inl.h"
 #include "kvm/kernels/cpu/vectors/keep_nan-inl.h"
 #include "kvm/kernels/cpu/vectors/partial_vector-inl.h"
 #include "kvm/kernels/cpu/vectors/sigmoid-inl.h"
@@ -23,10 +24,6 @@ HWY_BEFORE_NAMESPACE();
 namespace kvm {
 namespace HWY_NAMESPACE {
 namespace {
-
-namespace hn = hwy::HWY_NAMESPACE;
-
-using FloatTag = hn::ScalableTag<float>;
 
 // log(1 + exp(x)).
 HWY_INLINE FloatVector SoftplusOf(FloatVector x) {

@@ -14,15 +14,12 @@
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
 // After foreach_target:
 #include "hwy/highway.h"
+#include "kvm/kernels/cpu/vectors/float_vectors-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace kvm {
 namespace HWY_NAMESPACE {
 namespace {
-
-namespace hn = hwy::HWY_NAMESPACE;
-
-using StateTag = hn::CappedTag<float, 16>;
 
 // What one token brings to all value channels alike.
 struct DeltaToken {
@@ -42,7 +39,7 @@ DeltaToken DeltaTokenAt(const DeltaRuleHead& head, int64_t t) {
 // One token for four vectors of value channels of the state.
 HWY_INLINE void DeltaStep4(const DeltaToken& token, const float* HWY_RESTRICT v, float* HWY_RESTRICT state,
                            int64_t stride, float* HWY_RESTRICT out) {
-  const StateTag d;
+  const PanelTag d;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
   auto predicted0 = hn::Zero(d), predicted1 = hn::Zero(d), predicted2 = hn::Zero(d), predicted3 = hn::Zero(d);
   for (int64_t i = 0; i < token.keys; ++i) {
@@ -86,7 +83,7 @@ HWY_INLINE void DeltaStep4(const DeltaToken& token, const float* HWY_RESTRICT v,
 // The same for one vector.
 HWY_INLINE void DeltaStep1(const DeltaToken& token, const float* HWY_RESTRICT v, float* HWY_RESTRICT state,
                            int64_t stride, float* HWY_RESTRICT out) {
-  const StateTag d;
+  const PanelTag d;
   auto predicted = hn::Zero(d);
   for (int64_t i = 0; i < token.keys; ++i) {
     const auto key = hn::Set(d, token.k[i] * token.decay[i * token.decay_step]);
@@ -106,7 +103,7 @@ HWY_INLINE void DeltaStep1(const DeltaToken& token, const float* HWY_RESTRICT v,
 
 // The last `count` < lanes value channels, from a padded copy of their part of the state.
 void DeltaTail(const DeltaRuleHead& head, int64_t first, int64_t count, std::pmr::memory_resource* memory) {
-  const int64_t lanes = static_cast<int64_t>(hn::Lanes(StateTag()));
+  const int64_t lanes = PanelLanes();
   const int64_t keys = head.k.cols, values = head.v.cols;
   const size_t bytes = static_cast<size_t>(count) * sizeof(float);
   const WorkBuffer state(keys * lanes, memory);
@@ -124,7 +121,7 @@ void DeltaTail(const DeltaRuleHead& head, int64_t first, int64_t count, std::pmr
 // Value channels are independent of each other: all tokens for some of them before the next ones, whose part of the
 // state then stays in the nearest cache.
 void DeltaRuleHeadImpl(const DeltaRuleHead& head, std::pmr::memory_resource* memory) {
-  const int64_t lanes = static_cast<int64_t>(hn::Lanes(StateTag()));
+  const int64_t lanes = PanelLanes();
   const int64_t n = head.k.rows;
   const int64_t values = head.v.cols;
   int64_t c = 0;

@@ -21,9 +21,15 @@ inline void CheckHead(const Wkv7Head& head, CallSite site) {
   CheckView(head.a, n, dim, "a", site);
   CheckView(head.out, n, dim, "out", site);
   Check(head.state != nullptr, "state in memory", site);
-  for (const MatrixView<const float>& input : {head.r, head.w, head.k, head.v, head.kappa, head.a}) {
+  const auto apart = [&](const MatrixView<const float>& input) {
     CheckApart(head.out, input, "out to share no memory with what is read", site);
-  }
+  };
+  apart(head.r);
+  apart(head.w);
+  apart(head.k);
+  apart(head.v);
+  apart(head.kappa);
+  apart(head.a);
 }
 
 inline void CheckHead(const DeltaRuleHead& head, CallSite site) {
@@ -37,9 +43,14 @@ inline void CheckHead(const DeltaRuleHead& head, CallSite site) {
   CheckView(head.beta, n, 1, "beta", site);
   CheckView(head.out, n, values, "out", site);
   Check(head.state != nullptr, "state in memory", site);
-  for (const MatrixView<const float>& input : {head.q, head.k, head.v, head.decay, head.beta}) {
+  const auto apart = [&](const MatrixView<const float>& input) {
     CheckApart(head.out, input, "out to share no memory with what is read", site);
-  }
+  };
+  apart(head.q);
+  apart(head.k);
+  apart(head.v);
+  apart(head.decay);
+  apart(head.beta);
 }
 
 }  // namespace kvm

@@ -13,6 +13,7 @@
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
 // After foreach_target:
 #include "hwy/highway.h"
+#include "kvm/kernels/cpu/vectors/float_vectors-inl.h"
 #include "kvm/kernels/cpu/vectors/partial_vector-inl.h"
 #include "kvm/kernels/cpu/vectors/sigmoid-inl.h"
 
@@ -21,11 +22,9 @@ namespace kvm {
 namespace HWY_NAMESPACE {
 namespace {
 
-namespace hn = hwy::HWY_NAMESPACE;
-
 void ShortConvolutionImpl(MatrixView<const float> u, int64_t begin, int64_t count, MatrixView<const float> history,
                           const ConvolutionTaps& taps, MatrixView<float> out) {
-  const hn::ScalableTag<float> d;
+  const FloatTag d;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
   const int64_t size = taps.taps.rows;
   const float* const bias = taps.bias.empty() ? nullptr : taps.bias.data();

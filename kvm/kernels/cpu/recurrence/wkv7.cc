@@ -14,17 +14,12 @@
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
 // After foreach_target:
 #include "hwy/highway.h"
+#include "kvm/kernels/cpu/vectors/float_vectors-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace kvm {
 namespace HWY_NAMESPACE {
 namespace {
-
-namespace hn = hwy::HWY_NAMESPACE;
-
-using Tag = hn::CappedTag<float, 16>;
-
-int64_t Lanes() { return static_cast<int64_t>(hn::Lanes(Tag())); }
 
 // What one token contributes besides its value, per key channel.
 struct TokenKeys {
@@ -42,8 +37,8 @@ TokenKeys TokenAt(const Wkv7Head& head, int64_t t) {
 // One token for four vectors of value channels of the state.
 HWY_INLINE void Step4(const TokenKeys& token, const float* HWY_RESTRICT v, int64_t dim, float* HWY_RESTRICT state,
                       int64_t stride, float* HWY_RESTRICT out) {
-  const Tag d;
-  const int64_t lanes = Lanes();
+  const PanelTag d;
+  const int64_t lanes = PanelLanes();
   auto removed0 = hn::Zero(d), removed1 = hn::Zero(d), removed2 = hn::Zero(d), removed3 = hn::Zero(d);
   for (int64_t i = 0; i < dim; ++i) {
     const float* row = state + i * stride;
@@ -84,7 +79,7 @@ HWY_INLINE void Step4(const TokenKeys& token, const float* HWY_RESTRICT v, int64
 // The same for one vector.
 HWY_INLINE void Step1(const TokenKeys& token, const float* HWY_RESTRICT v, int64_t dim, float* HWY_RESTRICT state,
                       int64_t stride, float* HWY_RESTRICT out) {
-  const Tag d;
+  const PanelTag d;
   auto removed = hn::Zero(d);
   for (int64_t i = 0; i < dim; ++i) {
     removed = hn::MulAdd(hn::Set(d, token.kappa[i]), hn::LoadU(d, state + i * stride), removed);
@@ -103,7 +98,7 @@ HWY_INLINE void Step1(const TokenKeys& token, const float* HWY_RESTRICT v, int64
 
 // The last `count` < lanes value channels, from a padded copy of their part of the state.
 void RunTail(const Wkv7Head& head, int64_t first, int64_t count, std::pmr::memory_resource* memory) {
-  const int64_t lanes = Lanes();
+  const int64_t lanes = PanelLanes();
   const int64_t dim = head.r.cols;
   const size_t bytes = static_cast<size_t>(count) * sizeof(float);
   const WorkBuffer state(dim * lanes, memory);
@@ -121,7 +116,7 @@ void RunTail(const Wkv7Head& head, int64_t first, int64_t count, std::pmr::memor
 // Value channels are independent of each other: all tokens for some of them before the next ones, whose part of the
 // state then stays in the nearest cache.
 void Wkv7HeadImpl(const Wkv7Head& head, std::pmr::memory_resource* memory) {
-  const int64_t lanes = Lanes();
+  const int64_t lanes = PanelLanes();
   const int64_t n = head.r.rows;
   const int64_t dim = head.r.cols;
   int64_t c = 0;
@@ -141,8 +136,8 @@ void Wkv7HeadImpl(const Wkv7Head& head, std::pmr::memory_resource* memory) {
 // One head of one token.
 HWY_INLINE void HeadKeys(float* HWY_RESTRICT k, const float* HWY_RESTRICT a, const float* HWY_RESTRICT k_k,
                          const float* HWY_RESTRICT k_a, int64_t dim, float* HWY_RESTRICT kappa) {
-  const Tag d;
-  const int64_t lanes = Lanes();
+  const PanelTag d;
+  const int64_t lanes = PanelLanes();
   const auto one = hn::Set(d, 1.0f);
   auto squares = hn::Zero(d);
   int64_t c = 0;
@@ -171,8 +166,8 @@ HWY_INLINE void HeadKeys(float* HWY_RESTRICT k, const float* HWY_RESTRICT a, con
 HWY_INLINE void HeadBonus(float* HWY_RESTRICT out, const float* HWY_RESTRICT r, const float* HWY_RESTRICT k,
                           const float* HWY_RESTRICT v, const float* HWY_RESTRICT r_k, const float* HWY_RESTRICT g,
                           int64_t dim) {
-  const Tag d;
-  const int64_t lanes = Lanes();
+  const PanelTag d;
+  const int64_t lanes = PanelLanes();
   auto sum = hn::Zero(d);
   int64_t c = 0;
   for (; c + lanes <= dim; c += lanes) {

@@ -11,18 +11,16 @@
 
 #include "hwy/contrib/math/math-inl.h"
 #include "hwy/highway.h"
+#include "kvm/kernels/cpu/vectors/float_vectors-inl.h"
 #include "kvm/kernels/cpu/vectors/keep_nan-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace kvm {
 namespace HWY_NAMESPACE {
 
-using FloatVector = hwy::HWY_NAMESPACE::Vec<hwy::HWY_NAMESPACE::ScalableTag<float>>;
-
 // 1/(1 + exp(−x)), through exp(−|x|) alone so that nothing overflows and small results keep their digits.
 HWY_INLINE FloatVector SigmoidOf(FloatVector x) {
-  namespace hn = hwy::HWY_NAMESPACE;
-  const hn::ScalableTag<float> d;
+  const FloatTag d;
   const FloatVector e = hn::Exp(d, hn::Neg(hn::Abs(x)));
   const FloatVector one = hn::Set(d, 1.0f);
   const FloatVector numerator = hn::IfThenElse(hn::Lt(x, hn::Zero(d)), e, one);
@@ -30,10 +28,7 @@ HWY_INLINE FloatVector SigmoidOf(FloatVector x) {
 }
 
 // x·σ(x). The result is 0 long before x = −200, whose place −∞ takes: −∞·0 would be no number.
-HWY_INLINE FloatVector SiluOf(FloatVector x) {
-  namespace hn = hwy::HWY_NAMESPACE;
-  return hn::Mul(hn::Max(x, hn::Set(hn::ScalableTag<float>(), -200.0f)), SigmoidOf(x));
-}
+HWY_INLINE FloatVector SiluOf(FloatVector x) { return hn::Mul(hn::Max(x, hn::Set(FloatTag(), -200.0f)), SigmoidOf(x)); }
 
 }  // namespace HWY_NAMESPACE
 }  // namespace kvm

@@ -172,7 +172,7 @@ absl::Status GenerateAndSave(const FlagSet& flags, GenerateFlags& values, const 
   }
   const Clock::time_point start = Clock::now();
   double seconds_to_first = 0;
-  ASSIGN_OR_RETURN(WorkingSession working, OpenWorkingSession(values.session, loaded, prompt.tokens, console));
+  ASSIGN_OR_RETURN(WorkingSession working, OpenWorkingSession(values.session, loaded, prompt.tokens, context, console));
   values.options.sampler = ChooseSampler(flags, values.sampler, working.session());
   absl::Status offered;
   const auto offer = [&] {

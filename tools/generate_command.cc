@@ -174,7 +174,7 @@ absl::Status GenerateAndSave(const FlagSet& flags, GenerateFlags& values, const 
   values.options.end_tokens = JoinEndTokens(values.options.end_tokens, loaded.end_tokens);
   const Clock::time_point start = Clock::now();
   double seconds_to_first = 0;
-  ASSIGN_OR_RETURN(WorkingSession working, OpenWorkingSession(values.session, loaded, prompt.tokens, console));
+  ASSIGN_OR_RETURN(WorkingSession working, OpenWorkingSession(values.session, loaded, prompt.tokens, context, console));
   values.options.sampler = ChooseSampler(flags, values.sampler, working.session());
   absl::Status offered;
   const auto offer = [&] {

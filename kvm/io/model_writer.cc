@@ -189,6 +189,7 @@ absl::Status WriteModelFolder(const std::string& path, const StackSpec& spec, co
       WriteWeightFiles(path, spec, weights, WritingOf(options), options.max_shard_bytes, &written);
   for (const std::string& file : written) unfinished.Made(file);
   RETURN_IF_ERROR(status);
+  RETURN_IF_ERROR(CheckNotCancelled(options.cancelled));
   // Last, as a folder without it is no model.
   RETURN_IF_ERROR(WriteFileAtomically(InFolder(path, ours ? kStackFile : kConfigFile), text));
   unfinished.Finish();

@@ -49,7 +49,8 @@ absl::Status SaveFile(const FlagSet& flags, const SaveFlags& values, Console& co
   if (!values.model.model.empty()) {
     ExecutionContext context(static_cast<int>(values.model.threads));
     ASSIGN_OR_RETURN(const LoadedModel loaded, LoadModel(flags, values.model, context, console, /*identify=*/true));
-    const absl::Status read = ReadSnapshot(values.from, *loaded.identity, loaded.model->NewSequence()).status();
+    const absl::Status read =
+        ReadSnapshot(values.from, *loaded.identity, loaded.model->NewSequence(), &context.pool).status();
     RETURN_IF_ERROR(WithFlagsOfSnapshot(read, values.from, *loaded.identity));
   }
   RETURN_IF_ERROR(CheckSnapshot(values.from));  // before a folder is made
@@ -67,7 +68,7 @@ absl::Status SavePrompt(const FlagSet& flags, const SaveFlags& values, Console& 
   ExecutionContext context(static_cast<int>(values.model.threads));
   ASSIGN_OR_RETURN(const LoadedModel loaded, LoadModel(flags, values.model, context, console, /*identify=*/true));
   ASSIGN_OR_RETURN(const Prompt prompt, ReadPrompt(flags, values.prompt, values.model, loaded, console));
-  ASSIGN_OR_RETURN(const std::unique_ptr<StateStore> store, OpenStore(values.store, loaded, console));
+  ASSIGN_OR_RETURN(const std::unique_ptr<StateStore> store, OpenStore(values.store, loaded, context, console));
   ASSIGN_OR_RETURN(SessionLease lease, store->Create(values.name, prompt.tokens, 0));
   const int64_t reused = lease.session().state.position();
   const std::string why = WhyNothingWasReused(*store);
@@ -139,7 +140,7 @@ absl::Status RestorePosition(const FlagSet& flags, const RestoreFlags& values, c
   ASSIGN_OR_RETURN(const LoadedModel loaded, LoadModel(flags, values.model, context, console, /*identify=*/true));
   const absl::Status of_model = CheckSnapshotModel(file.header, *loaded.identity, file.path);
   RETURN_IF_ERROR(WithFlagsOfSnapshot(of_model, file.path, *loaded.identity));
-  ASSIGN_OR_RETURN(const std::unique_ptr<StateStore> store, OpenStore(values.store, loaded, console));
+  ASSIGN_OR_RETURN(const std::unique_ptr<StateStore> store, OpenStore(values.store, loaded, context, console));
   const absl::Span<const int32_t> tokens = absl::MakeConstSpan(file.tokens).first(values.position);
   ASSIGN_OR_RETURN(SessionLease lease, store->Create("", tokens, 0));
   const int64_t nearest = lease.session().state.position();

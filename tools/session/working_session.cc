@@ -33,12 +33,14 @@ void DefineSessionFlags(FlagSet& flags, SessionFlags* values) {
 }
 
 absl::StatusOr<WorkingSession> OpenWorkingSession(const SessionFlags& values, const LoadedModel& loaded,
-                                                  absl::Span<const int32_t> prompt, Console& console) {
+                                                  absl::Span<const int32_t> prompt, ExecutionContext& context,
+                                                  Console& console) {
   WorkingSession working;
   if (values.store.folder.empty()) {
     working.own.state = loaded.model->NewSequence();
     if (!values.session.empty()) {
-      absl::StatusOr<Session> read = ReadSnapshot(values.session, *loaded.identity, std::move(working.own.state));
+      absl::StatusOr<Session> read =
+          ReadSnapshot(values.session, *loaded.identity, std::move(working.own.state), &context.pool);
       if (!read.ok()) return WithFlagsOfSnapshot(read.status(), values.session, *loaded.identity);
       working.own = *std::move(read);
       working.continued = working.own.state.position();
@@ -46,7 +48,7 @@ absl::StatusOr<WorkingSession> OpenWorkingSession(const SessionFlags& values, co
     if (!values.save_session.empty()) RETURN_IF_ERROR(AtomicFile::Create(values.save_session).status());
     return working;
   }
-  ASSIGN_OR_RETURN(working.store, OpenStore(values.store, loaded, console));
+  ASSIGN_OR_RETURN(working.store, OpenStore(values.store, loaded, context, console));
   if (!values.save_session.empty()) {
     RETURN_IF_ERROR(CheckCanSaveAs(values.store, *working.store, values.save_session));
   }

@@ -16,7 +16,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "kvm/base/file/file_operations.h"
-#include "kvm/state/snapshot/model_identity.h"
+#include "kvm/state/model_identity.h"
 #include "kvm/state/snapshot/session.h"
 #include "kvm/state/snapshot/snapshot.pb.h"
 

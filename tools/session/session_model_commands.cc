@@ -9,7 +9,6 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
-#include "kvm/base/file/atomic_file.h"
 #include "kvm/base/status_macros.h"
 #include "kvm/kernels/execution_context.h"
 #include "kvm/state/snapshot/session.h"
@@ -114,6 +113,7 @@ struct RestoreFlags {
   std::string name;
   std::string out;
   int64_t position = 0;
+  bool force = false;
 };
 
 // What the store has of a session before any model is loaded.
@@ -152,14 +152,13 @@ absl::Status RestorePosition(const FlagSet& flags, const RestoreFlags& values, c
   return absl::OkStatus();
 }
 
-// Whether there can be a new file --out: the store's own files are its alone.
+// Whether --out can be written: the store's own files are its alone.
 absl::Status CheckOut(const RestoreFlags& values) {
   if (IsInFolder(values.out, values.store.folder)) {
     return absl::InvalidArgumentError(
         absl::StrCat("--out=", values.out, " lies in the folder of the store; expected a path outside"));
   }
-  RETURN_IF_ERROR(CheckIsNew(values.out));
-  return AtomicFile::Create(values.out).status();
+  return CheckOutput(values.out, OutputKind::kSnapshot, values.force);
 }
 
 absl::Status Restore(const FlagSet& flags, const RestoreFlags& values, Console& console) {
@@ -186,7 +185,8 @@ absl::Status RunRestore(absl::Span<const std::string> args, Console& console) {
   DefineStoreFlags(flags, &values.store);
   DefineModelFlags(flags, &values.model);
   DefineProvenanceFlag(flags, &values.model);
-  flags.String("out", &values.out, "FILE", "the snapshot file to write, a new one");
+  flags.String("out", &values.out, "FILE", "the snapshot file to write");
+  DefineForceFlag(flags, &values.force);
   flags.Int64("position", &values.position, 1, kMaxPosition, "go back to this many tokens");
   RETURN_IF_ERROR(flags.Parse(args));
   RETURN_IF_ERROR(CheckStoreFlags(flags, values.store));

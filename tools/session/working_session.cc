@@ -7,6 +7,7 @@
 #include "kvm/base/status_macros.h"
 #include "kvm/state/snapshot/snapshot.h"
 #include "tools/cli/format.h"
+#include "tools/cli/output_paths.h"
 #include "tools/flags/snapshot_advice.h"
 
 namespace kvm {
@@ -27,6 +28,7 @@ void DefineSessionFlags(FlagSet& flags, SessionFlags* values) {
   flags.String("session", &values->session, "NAME|FILE",
                "go on with this session of the store, or without --store with this snapshot file");
   flags.String("save-session", &values->save_session, "NAME|FILE", "keep the session at the end, also after Ctrl-C");
+  DefineForceFlag(flags, &values->force);
   DefineStoreFlags(flags, &values->store);
 }
 

@@ -26,6 +26,7 @@ namespace kvm {
 struct SessionFlags {
   std::string session;
   std::string save_session;
+  bool force = false;  // of files
   StoreFlags store;
 
   // Whether any of it was asked for, so that the model has to be identified.

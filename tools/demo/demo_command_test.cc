@@ -65,6 +65,10 @@ TEST_F(DemoCommandTest, BringsItsOwnStackTextAndTokenizer) {
 }
 
 TEST_F(DemoCommandTest, RefusesBeforeTheWorkBegins) {
+  WriteAll(Path("precious"), "width: 64");
+  EXPECT_EQ(Run({"demo", "--out=" + Path("precious")}), 1);
+  EXPECT_THAT(err_, HasSubstr("exists already and is no picture (SVG); expected a new file"));
+  EXPECT_EQ(ReadAll(Path("precious")), "width: 64");
   EXPECT_EQ(Run({"demo", "--tokens=10"}), 2);
   EXPECT_EQ(Run({"demo", "--tokens=1000000", "--out=" + Path("svg")}), 2);
   EXPECT_THAT(err_, HasSubstr("the demo's text has "));

@@ -9,7 +9,7 @@
 #include "kvm/io/tokenizer/byte_level_bpe.h"
 #include "kvm/model/stack/stack_spec.h"
 #include "nlohmann/json.hpp"
-#include "tools/command_testing.h"
+#include "testing/command_testing.h"
 #include "tools/demo/demo_data.h"
 
 namespace kvm {

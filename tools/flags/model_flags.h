@@ -15,7 +15,7 @@
 #include "kvm/kernels/dtype.h"
 #include "kvm/kernels/thread_pool.h"
 #include "kvm/model/language_model.h"
-#include "kvm/state/snapshot/model_identity.h"
+#include "kvm/state/model_identity.h"
 #include "tools/cli/console.h"
 #include "tools/cli/flag_set.h"
 

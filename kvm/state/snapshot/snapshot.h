@@ -17,7 +17,7 @@
 #include "absl/strings/string_view.h"
 #include "kvm/base/file/file_operations.h"
 #include "kvm/kernels/thread_pool.h"
-#include "kvm/state/snapshot/model_identity.h"
+#include "kvm/state/model_identity.h"
 #include "kvm/state/snapshot/session.h"
 #include "kvm/state/snapshot/snapshot.pb.h"
 

@@ -18,7 +18,7 @@
 #include "kvm/kernels/execution_context.h"
 #include "kvm/model/engine/state_size.h"
 #include "kvm/model/language_model.h"
-#include "kvm/model/mixers/model_options.h"
+#include "kvm/model/stack/model_options.h"
 #include "kvm/state/snapshot/session.h"
 #include "kvm/state/state_fields.h"
 #include "testing/conformance/random_weights.h"

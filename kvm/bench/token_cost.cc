@@ -5,8 +5,8 @@
 
 #include "absl/strings/match.h"
 #include "kvm/model/engine/state_size.h"
-#include "kvm/model/mixers/model_options.h"
 #include "kvm/model/stack/delta_net_spec.h"
+#include "kvm/model/stack/model_options.h"
 #include "kvm/model/stack/stack_spec.h"
 #include "kvm/model/weights/parameters.h"
 

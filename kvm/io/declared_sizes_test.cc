@@ -208,17 +208,5 @@ TEST_F(DeclaredSizesTest, IdsOfTokenizers) {
               HasSubstr("the literal has 1 bytes; expected 999999999"));
 }
 
-// From a stack's text alone: no list with an entry for each of 2^24 heads.
-TEST_F(DeclaredSizesTest, HeadsOfAStack) {
-  const StackSpec spec = *ParseStackSpec(
-      R"(width: 1 vocab_size: 1 mlp_expansion: 32 layers: "k" mixers { name: "k" kvm { projections {
-             num_heads: 16777216 qk_head_dim: 1 v_head_dim: 1 rotary_dim: 0 } } })",
-      "stack");
-  StateSize size;
-  EXPECT_LE(AllocationPeak([&] { size = SequenceStateSize(spec, DType::kF32, 1); }), 16 * kKiB);
-  EXPECT_GT(size.bytes, int64_t{1} << 24);
-  EXPECT_LE(AllocationPeak([&] { EXPECT_FALSE(IsUpperBound(spec.mixers(0))); }), 16 * kKiB);
-}
-
 }  // namespace
 }  // namespace kvm

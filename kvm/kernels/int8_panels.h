@@ -19,8 +19,8 @@ float Int8Scale(float largest);
 // w/scale to the nearest integer, ties to even; 0 for a scale of 0. |w| is at most the block's largest.
 int8_t ToInt8(float w, float scale);
 
-// Writes a panel of int8 (PanelsView). rows: [outputs, inputs] with at most kPanelOutputs outputs, all finite; those
-// that a panel lacks become zero. panel: panel_byte_size() bytes, aligned to a float.
+// Writes a panel of int8 (PanelsView). rows: [outputs, inputs], all finite, with at most kPanelOutputs outputs; the
+// outputs that a panel lacks become zero. panel: panel_byte_size() bytes, aligned to a float.
 void MakeInt8Panel(absl::Span<const float> rows, int64_t outputs, int64_t inputs, void* panel);
 
 // The weights ŵ of one output in panels of int8, each product rounded to float32. out: [inputs].

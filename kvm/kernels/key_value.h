@@ -31,8 +31,8 @@ struct KeyValueSegment {
   const float* key_scales = nullptr;
   const float* value_scales = nullptr;
   int64_t count = 0;
-  // A state segment is seen by every query. In any other one key i has the position first_position + i and is seen
-  // by queries at that position and up to `span` − 1 later (see AttentionHead).
+  // Every query sees a state segment. Key i of any other one has the position first_position + i: the queries at that
+  // position and up to `span` − 1 later see it (AttentionHead).
   bool is_state = false;
   int64_t first_position = 0;
   // Added to the scores: one number a key, in memory for whole panels. Null: nothing is added.

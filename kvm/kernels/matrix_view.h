@@ -2,6 +2,10 @@
 #define KVM_KERNELS_MATRIX_VIEW_H_
 
 // What kernels read and write: a borrowed row-major matrix whose rows may lie apart.
+//
+// Every kernel checks, in every build, that its matrices and spans have the shapes that its header states. One that
+// does not fit is a mistake of the calling program: a sentence says what was got and what was expected, and the program
+// ends (kvm/base/check.h).
 
 #include <cstdint>
 #include <type_traits>

@@ -1,7 +1,8 @@
 #ifndef KVM_KERNELS_SCRATCH_H_
 #define KVM_KERNELS_SCRATCH_H_
 
-// Working memory that is handed out in order and taken back all at once, so that a step allocates only the first time.
+// Memory that a step works in: matrices are handed out one after the other and taken back all at once. What was taken
+// back is handed out again, so that a step that has been done before allocates nothing.
 //
 //   Scratch::Scope scope(scratch);               // everything taken below is given back when `scope` ends
 //   MatrixView<float> q = scratch.Matrix(n, d);  // uninitialized, rows dense, 64-byte aligned start

@@ -9,8 +9,9 @@
 
 namespace kvm {
 
-// Floats of a kernel's own, zero at first, that start on a cache line; from memory that is kept for the next call
-// (ThreadPool::memory).
+// What one kernel call works in: floats that are zero at first and start on a cache line. They are taken from a memory
+// resource and given back to it. One that keeps them for the next call (ThreadPool::memory) makes calls that do not
+// allocate.
 class WorkBuffer {
  public:
   // `memory` outlives the buffer.

@@ -1,7 +1,10 @@
 #include "kvm/state/sequence_state.h"
 
 #include <algorithm>
+#include <new>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "kvm/base/check.h"
@@ -54,13 +57,25 @@ absl::Status SequenceState::Save(const StateWriter& out) const {
   return absl::OkStatus();
 }
 
-absl::Status SequenceState::Restore(const StateReader& in) {
+absl::Status SequenceState::Restore(const StateReader& in, ThreadPool* pool) {
   CheckEq(position_, 0, "tokens taken in before");
   broken_ = true;
   ASSIGN_OR_RETURN(position_, in.Number("position", 0, kMaxPosition));
-  for (int64_t i = 0; i < num_layers(); ++i) {
-    RETURN_IF_ERROR(layers_[i]->Restore(in.Part(absl::StrCat("layer.", i)), position_));
+  std::vector<absl::Status> restored(layers_.size());
+  // Nothing may be thrown on a thread of the pool.
+  const auto restore = [&](int64_t i) {
+    try {
+      restored[i] = layers_[i]->Restore(in.Part(absl::StrCat("layer.", i)), position_);
+    } catch (const std::bad_alloc&) {
+      restored[i] = absl::ResourceExhaustedError(absl::StrCat("state layer.", i, ": there is no memory for it"));
+    }
+  };
+  if (pool != nullptr) {
+    pool->ParallelFor(num_layers(), restore);
+  } else {
+    for (int64_t i = 0; i < num_layers(); ++i) restore(i);
   }
+  for (absl::Status& status : restored) RETURN_IF_ERROR(std::move(status));
   broken_ = false;
   return absl::OkStatus();
 }

@@ -11,6 +11,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "kvm/kernels/tensor.h"
+#include "kvm/kernels/thread_pool.h"
 #include "kvm/state/layer_state.h"
 #include "kvm/state/state_fields.h"
 
@@ -58,9 +59,9 @@ class SequenceState {
   absl::Status Save(const StateWriter& out) const;
 
   // Takes over what Save() wrote of a sequence of the same stack; this one must be new. Errors as LayerState::Restore,
-  // and this sequence is broken() from then on. What `in` has besides is for its owner to refuse, with
-  // StateReader::Finish.
-  absl::Status Restore(const StateReader& in);
+  // ResourceExhausted when there is no memory, and this sequence is broken() from then on. What `in` has besides is for
+  // its owner to refuse, with StateReader::Finish. With a `pool` layers are restored on its threads.
+  absl::Status Restore(const StateReader& in, ThreadPool* pool = nullptr);
 
   // The complete state as tensors: what each layer exports as "cache.I.NAME", and "cache.I.seen_tokens" []. Errors as
   // LayerState::Export and CheckWhole.

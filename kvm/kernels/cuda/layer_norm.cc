@@ -13,6 +13,15 @@ absl::Status LayerNorm(MatrixView<const float> x, const float* weight, const flo
                                                    out.rows, ", ", out.cols, "]; expected the same shape"));
   }
   if (x.rows == 0 || x.cols == 0) return absl::OkStatus();
+  if (x.rows < 0 || x.cols < 0 || (x.rows > 1 && (x.stride < x.cols || out.stride < out.cols))) {
+    return absl::InvalidArgumentError(absl::StrCat("layer norm: [", x.rows, ", ", x.cols, "] with rows ", x.stride,
+                                                   " and ", out.stride,
+                                                   " elements apart; expected rows that do not overlap"));
+  }
+  if (x.data == nullptr || out.data == nullptr || weight == nullptr || bias == nullptr) {
+    return absl::InvalidArgumentError(
+        "layer norm: x, out, weight or bias is at a null address; expected device memory");
+  }
   LayerNormArguments arguments;
   arguments.x = x.data;
   arguments.x_stride = x.stride;

@@ -12,7 +12,7 @@ namespace kvm::cuda {
 
 // out = (x − mean)/sqrt(var + epsilon) ⊙ weight + bias over all columns, biased variance, queued on `stream`.
 // The views and pointers are of device memory. x, out: [n, d]; weight, bias: d floats. `out` may be `x` itself,
-// otherwise no overlap. InvalidArgument when the shapes of x and out differ.
+// otherwise no overlap. InvalidArgument when the shapes of x and out differ, when rows overlap, and for null addresses.
 absl::Status LayerNorm(MatrixView<const float> x, const float* weight, const float* bias, float epsilon,
                        MatrixView<float> out, cudaStream_t stream);
 

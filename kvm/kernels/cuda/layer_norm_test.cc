@@ -23,6 +23,20 @@ TEST(LayerNormArguments, RefusesShapesThatDiffer) {
   EXPECT_NE(status.message().find("x is [2, 3] but out is [2, 4]"), absl::string_view::npos) << status;
 }
 
+TEST(LayerNormArguments, RefusesRowsThatOverlapAndNullAddresses) {
+  float memory[12] = {};
+  const MatrixView<float> dense(memory, 3, 4), overlapping(memory, 3, 4, 3), none(nullptr, 3, 4);
+  const auto norm = [&](MatrixView<float> x, const float* weight, const float* bias, MatrixView<float> out) {
+    return LayerNorm(x, weight, bias, kEpsilon, out, nullptr);
+  };
+  EXPECT_TRUE(absl::IsInvalidArgument(norm(overlapping, memory, memory, dense)));
+  EXPECT_TRUE(absl::IsInvalidArgument(norm(dense, memory, memory, overlapping)));
+  EXPECT_TRUE(absl::IsInvalidArgument(norm(none, memory, memory, dense)));
+  EXPECT_TRUE(absl::IsInvalidArgument(norm(dense, memory, memory, none)));
+  EXPECT_TRUE(absl::IsInvalidArgument(norm(dense, nullptr, memory, dense)));
+  EXPECT_TRUE(absl::IsInvalidArgument(norm(dense, memory, nullptr, dense)));
+}
+
 TEST(LayerNormArguments, NoRowsOrNoColumnsAreNoWork) {
   const MatrixView<float> no_rows(nullptr, 0, 3);
   const MatrixView<float> no_columns(nullptr, 3, 0);

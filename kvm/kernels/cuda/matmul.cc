@@ -46,6 +46,9 @@ absl::Status MatMul(cublasHandle_t cublas, MatrixView<const float> x, MatrixView
                                                    w.cols, "] does not give out [", out.rows, ", ", out.cols, "]"));
   }
   if (out.rows == 0 || out.cols == 0) return absl::OkStatus();
+  if (x.data == nullptr || w.data == nullptr || out.data == nullptr) {
+    return absl::InvalidArgumentError("matmul: x, w or out is at a null address; expected device memory");
+  }
 
   // cuBLAS counts columns first: to it, row-major x, w and out are their transposes, so it computes outᵀ = w·xᵀ.
   const float one = 1;

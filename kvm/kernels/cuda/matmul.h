@@ -33,7 +33,8 @@ class Cublas {
 
 // out[r, o] = Σ_i x[r, i]·w[o, i], queued on `stream`.
 // The views are of device memory. x: [n, inputs], w: [outputs, inputs], out: [n, outputs]; inputs >= 1; out must not
-// overlap x or w. InvalidArgument, naming the views, for other shapes, rows that overlap, or extents past int32.
+// overlap x or w. InvalidArgument, naming the views, for other shapes, rows that overlap, extents past int32, and null
+// addresses.
 absl::Status MatMul(cublasHandle_t cublas, MatrixView<const float> x, MatrixView<const float> w, MatrixView<float> out,
                     cudaStream_t stream);
 

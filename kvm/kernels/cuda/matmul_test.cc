@@ -37,6 +37,17 @@ TEST(MatMulArguments, RefusesShapesThatDoNotFit) {
                                              MatrixView<float>(nullptr, too_many, 4), nullptr)));
 }
 
+TEST(MatMulArguments, RefusesNullAddresses) {
+  float memory[12] = {};
+  const auto product = [](float* x, float* w, float* out) {
+    return MatMul(nullptr, MatrixView<const float>(x, 2, 3), MatrixView<const float>(w, 4, 3),
+                  MatrixView<float>(out, 2, 4), nullptr);
+  };
+  EXPECT_TRUE(absl::IsInvalidArgument(product(nullptr, memory, memory)));
+  EXPECT_TRUE(absl::IsInvalidArgument(product(memory, nullptr, memory)));
+  EXPECT_TRUE(absl::IsInvalidArgument(product(memory, memory, nullptr)));
+}
+
 TEST(MatMulArguments, NoRowsAreNoWork) {
   EXPECT_EQ(MatMul(nullptr, MatrixView<const float>(nullptr, 0, 3), MatrixView<const float>(nullptr, 4, 3),
                    MatrixView<float>(nullptr, 0, 4), nullptr),

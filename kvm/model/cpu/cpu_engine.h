@@ -7,7 +7,7 @@
 
 #include "absl/status/statusor.h"
 #include "kvm/model/engine/engine.h"
-#include "kvm/model/mixers/model_options.h"
+#include "kvm/model/stack/model_options.h"
 #include "kvm/model/stack/stack_plan.h"
 #include "kvm/model/weights/weight_source.h"
 

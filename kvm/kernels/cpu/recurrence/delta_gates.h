@@ -17,8 +17,8 @@ void DeltaUnitLength(MatrixView<float> x, int64_t head_dim, float scale);
 // y = scale·σ(y): the write strength β (scale 2 allows negative eigenvalues).
 void ScaledSigmoid(MatrixView<float> y, float scale);
 
-// Decays in [0, 1] from projections y [n, d], in place; rate, bias: [d], rate >= 0 and possibly infinite. Log decays of
-// any size are taken: what underflows is 0.
+// Decays in [0, 1] from projections y [n, d], in place; rate, bias: [d], rate >= 0 and possibly infinite. A log decay
+// may be of any size: a decay that underflows is 0. NaN in an input is NaN in its column.
 //
 // y = exp(−rate ⊙ softplus(y + bias)).
 void SoftplusDecay(MatrixView<float> y, absl::Span<const float> rate, absl::Span<const float> bias);

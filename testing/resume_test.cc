@@ -124,7 +124,7 @@ TEST_P(ResumeTest, ForgedReadoutsBecomeThoseOfTheirSums) {
   SequenceState restored = model->NewSequence();
   ASSERT_TRUE(restored.Restore(StateReader(forged)).ok());
   StateFields fields;
-  restored.Save(StateWriter(&fields));
+  EXPECT_TRUE(restored.Save(StateWriter(&fields)).ok());
   ASSERT_EQ(fields.tensors.size(), honest.tensors.size());
   for (size_t i = 0; i < fields.tensors.size(); ++i) {
     const TensorView &a = fields.tensors[i].view, &b = honest.tensors[i].view;

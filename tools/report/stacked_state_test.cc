@@ -45,7 +45,7 @@ class PairState : public MixerState {
 SequenceState StateOf(float a, float b) {
   std::vector<HostLayerState> layers(1);
   layers[0].mixer = CopyOnWrite<MixerState>(std::make_unique<PairState>(a, b));
-  SequenceState sequence(1, std::move(layers));
+  SequenceState sequence = NewHostSequence(1, std::move(layers));
   SequenceAccess::EndPass(sequence, 7);
   return sequence;
 }
@@ -124,7 +124,7 @@ std::map<std::string, Tensor> StackRows(const std::vector<std::vector<std::vecto
   for (const std::vector<std::vector<float>>& heads : of_sequences) {
     std::vector<HostLayerState> layers(1);
     layers[0].mixer = CopyOnWrite<MixerState>(std::make_unique<RowsState>(heads));
-    sequences.emplace_back(1, std::move(layers));
+    sequences.push_back(NewHostSequence(1, std::move(layers)));
   }
   std::map<std::string, Tensor> stacked;
   std::vector<NamedTensor> together = StackStates(sequences).value();

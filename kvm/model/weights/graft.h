@@ -5,7 +5,7 @@
 //
 //   ASSIGN_OR_RETURN(const StackPart part, ParseStackPart("mixer:3,7"));
 //   ASSIGN_OR_RETURN(const GraftPlan plan, PlanGrafts(spec, {{part, {"kvm-120m", &other.spec, other.weights.get()}}}));
-//   const std::unique_ptr<WeightSource> weights = GraftWeights(plan, *new_weights);
+//   const std::unique_ptr<WeightSource> weights = GraftWeights(spec, plan, *new_weights);
 
 #include <map>
 #include <memory>

@@ -28,7 +28,7 @@ int64_t ShiftHistoryBytes(const ProjectionSpec& spec, const HeadSizes& heads, in
   int64_t channels = 0;
   if (spec.token_shift()) {
     channels += heads.num_heads * heads.qk_dim + heads.num_kv_heads * (heads.qk_dim + heads.v_dim) + width;
-  } else if (spec.value_residual() == RWKV_POST_TOKEN_SHIFT) {
+  } else if (spec.value_residual() == ProjectionSpec::RWKV_POST_TOKEN_SHIFT) {
     channels += width;
   }
   return channels * kFloatBytes;

@@ -22,10 +22,10 @@ Weights LayerWeights(const Weights& weights, int layer) {
 bool UsesAnchor(const MixerSpec& mixer) {
   if (mixer.has_rwkv7()) return true;
   if (mixer.has_gated_delta_net() || mixer.has_kimi_delta()) return false;
-  if (mixer.has_kvm()) return mixer.kvm().projections().value_residual() != NONE;
-  if (mixer.has_block_window()) return mixer.block_window().projections().value_residual() != NONE;
-  if (mixer.has_ovq()) return mixer.ovq().projections().value_residual() != NONE;
-  return mixer.attention().projections().value_residual() != NONE;
+  if (mixer.has_kvm()) return mixer.kvm().projections().value_residual() != ProjectionSpec::NONE;
+  if (mixer.has_block_window()) return mixer.block_window().projections().value_residual() != ProjectionSpec::NONE;
+  if (mixer.has_ovq()) return mixer.ovq().projections().value_residual() != ProjectionSpec::NONE;
+  return mixer.attention().projections().value_residual() != ProjectionSpec::NONE;
 }
 
 // The value projection of a layer of this kind, applied to x0, as a value anchor.

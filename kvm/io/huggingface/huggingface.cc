@@ -23,14 +23,14 @@ constexpr char kMain[] = "main";
 constexpr char kAlt[] = "alt";
 constexpr int kMaxLayers = 4096;
 
-ValueResidual ReadValueResidual(const std::string& kind, JsonFields* fields) {
-  if (!fields->Flag("use_value_residual", true)) return NONE;
+ProjectionSpec::ValueResidual ReadValueResidual(const std::string& kind, JsonFields* fields) {
+  if (!fields->Flag("use_value_residual", true)) return ProjectionSpec::NONE;
   const std::string key = kind + "_value_residual_mode";
   const std::string mode = fields->Text(key, "rwkv");
-  if (mode == "linear") return LINEAR;
-  if (mode == "rwkv_post_tokenshift") return RWKV_POST_TOKEN_SHIFT;
+  if (mode == "linear") return ProjectionSpec::LINEAR;
+  if (mode == "rwkv_post_tokenshift") return ProjectionSpec::RWKV_POST_TOKEN_SHIFT;
   if (mode != "rwkv") fields->AddProblem(key, "one of rwkv, linear, rwkv_post_tokenshift");
-  return RWKV;
+  return ProjectionSpec::RWKV;
 }
 
 bool ReadTokenShift(const std::string& kind, JsonFields* fields) {
@@ -221,7 +221,7 @@ StackSpec ReadStack(JsonFields* fields) {
   spec.set_logit_softcap(fields->Number("logit_softcap", 0));
   spec.set_tied_head(fields->Flag("tie_word_embeddings", false));
   const std::string table = fields->Text("rope_table_dtype", "bfloat16");
-  spec.set_rotary_table(table == "float32" ? FLOAT32 : BFLOAT16);
+  spec.set_rotary_table(table == "float32" ? StackSpec::FLOAT32 : StackSpec::BFLOAT16);
   if (table != "float32" && table != "bfloat16") fields->AddProblem("rope_table_dtype", "float32 or bfloat16");
 
   int32_t num_layers = fields->Whole("num_hidden_layers", 12);

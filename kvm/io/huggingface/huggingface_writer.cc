@@ -70,9 +70,9 @@ void SetProjections(const MixerSpec& mixer, const std::string& kind, const std::
   settings->Set(kind + "_token_shift_mode", spec.token_shift() ? "rwkv" : "none", who);
   if (spec.token_shift()) settings->Set("use_tokenshift_att", true, who);
   settings->Set("use_value_residual", spec.value_residual() != NONE, who);
-  if (spec.value_residual() != NONE) {
-    const char* mode = spec.value_residual() == RWKV     ? "rwkv"
-                       : spec.value_residual() == LINEAR ? "linear"
+  if (spec.value_residual() != ProjectionSpec::NONE) {
+    const char* mode = spec.value_residual() == ProjectionSpec::RWKV     ? "rwkv"
+                       : spec.value_residual() == ProjectionSpec::LINEAR ? "linear"
                                                          : "rwkv_post_tokenshift";
     settings->Set(kind + "_value_residual_mode", mode, who);
   }
@@ -209,7 +209,7 @@ absl::StatusOr<Json> SettingsOf(const StackSpec& spec) {
   settings.Set("residual_scale", spec.residual_scale(), who);
   settings.Set("logit_softcap", spec.logit_softcap(), who);
   settings.Set("tie_word_embeddings", spec.tied_head(), who);
-  settings.Set("rope_table_dtype", spec.rotary_table() == BFLOAT16 ? "bfloat16" : "float32", who);
+  settings.Set("rope_table_dtype", spec.rotary_table() == StackSpec::BFLOAT16 ? "bfloat16" : "float32", who);
   settings.Set("num_hidden_layers", spec.layers_size(), who);
   settings.Set("alt_layer_every", roles.alt_every, who);
   const MixerSpec& main = spec.mixers(roles.main);

@@ -111,7 +111,7 @@ class KvmLayer {
   explicit KvmLayer(const std::string& text, DType state = DType::kF32, bool provenance = false)
       : spec(KvmLayerSpec(text)), state_dtype(state), weights(spec) {
     mixer =
-        NewKvmMixer(spec.kvm(), kTestWidth, FLOAT32, LayerWeights(weights, "", WeightType::kF32), state, provenance);
+        NewKvmMixer(spec.kvm(), kTestWidth, StackSpec::FLOAT32, LayerWeights(weights, "", WeightType::kF32), state, provenance);
   }
 
   // All tokens, in pieces of these lengths over and over.

@@ -116,7 +116,7 @@ TEST(AnchorLayer, IsTheFirstLayerOfTheAnchorsMixer) {
   spec.mutable_mixers(1)->set_value_anchor("window");  // both have values of 16 channels
   ASSERT_TRUE(ValidateStack(spec).ok()) << ValidateStack(spec);
   EXPECT_EQ(AnchorLayer(spec, 1), 2);
-  spec.mutable_mixers(1)->mutable_kvm()->mutable_projections()->set_value_residual(NONE);
+  spec.mutable_mixers(1)->mutable_kvm()->mutable_projections()->set_value_residual(ProjectionSpec::NONE);
   EXPECT_EQ(AnchorLayer(spec, 1), -1);
 }
 

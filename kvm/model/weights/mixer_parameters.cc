@@ -64,7 +64,7 @@ void AppendProjectionParameters(const ProjectionSpec& spec, bool head_norms, con
     AppendNorm(prefix + "ln_k", heads.qk_dim, parameters);
   }
 
-  const bool gated_after_shift = spec.value_residual() == RWKV_POST_TOKEN_SHIFT;
+  const bool gated_after_shift = spec.value_residual() == ProjectionSpec::RWKV_POST_TOKEN_SHIFT;
   if (spec.token_shift()) {
     AppendVector(prefix + "x_q", {queries}, ShiftMix(0.2, place, queries), parameters);
     AppendVector(prefix + "x_k", {keys}, ShiftMix(0.7, place, keys), parameters);
@@ -77,9 +77,9 @@ void AppendProjectionParameters(const ProjectionSpec& spec, bool head_norms, con
     AppendVector(prefix + "x_v_hidden", {width},
                  spec.token_shift() ? ShiftMix(0.7, place, width) : Initialization::Fill(0), parameters);
   }
-  if (spec.value_residual() == LINEAR) {
+  if (spec.value_residual() == ProjectionSpec::LINEAR) {
     AppendVector(prefix + "lamb", {}, Initialization::Fill(0.5), parameters);
-  } else if (spec.value_residual() != NONE) {
+  } else if (spec.value_residual() != ProjectionSpec::NONE) {
     AppendVector(prefix + "v_gate0", {1, 1, values}, ValueGateBias(values), parameters);
     AppendLowRank(prefix + "v_gate1", prefix + "v_gate2", values, ValueGateRank(spec, width), width, parameters);
   }
@@ -199,8 +199,8 @@ std::vector<std::string> UnreadTensors(const MixerSpec& spec, int64_t width, con
   if (!HasProjections(spec)) return {};
   const ProjectionSpec& projections = Projections(spec);
   if (projections.token_shift()) return {};
-  const bool read = projections.value_residual() == RWKV_POST_TOKEN_SHIFT && ValueWidth(spec, width) == width;
-  const bool made = projections.value_residual() == RWKV || projections.value_residual() == RWKV_POST_TOKEN_SHIFT;
+  const bool read = projections.value_residual() == ProjectionSpec::RWKV_POST_TOKEN_SHIFT && ValueWidth(spec, width) == width;
+  const bool made = projections.value_residual() == ProjectionSpec::RWKV || projections.value_residual() == ProjectionSpec::RWKV_POST_TOKEN_SHIFT;
   if (!made || read) return {};
   return {prefix + "x_v"};
 }

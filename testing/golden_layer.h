@@ -11,7 +11,7 @@
 #include "absl/status/statusor.h"
 #include "kvm/io/tensors/safetensors.h"
 #include "kvm/model/mixers/mixer.h"
-#include "kvm/model/mixers/model_options.h"
+#include "kvm/model/stack/model_options.h"
 
 namespace kvm {
 

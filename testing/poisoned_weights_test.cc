@@ -14,7 +14,7 @@
 #include "gtest/gtest.h"
 #include "kvm/kernels/tensor.h"
 #include "kvm/model/language_model.h"
-#include "kvm/model/mixers/model_options.h"
+#include "kvm/model/stack/model_options.h"
 #include "kvm/model/weights/weight_source.h"
 #include "testing/conformance/model_runs.h"
 #include "testing/conformance/random_weights.h"

@@ -16,10 +16,11 @@
 #include "absl/types/span.h"
 #include "gtest/gtest.h"
 #include "kvm/kernels/dtype.h"
+#include "kvm/kernels/thread_pool.h"
 #include "kvm/model/generator.h"
 #include "kvm/model/language_model.h"
-#include "kvm/model/mixers/model_options.h"
-#include "kvm/state/snapshot/model_identity.h"
+#include "kvm/model/stack/model_options.h"
+#include "kvm/state/model_identity.h"
 #include "kvm/state/snapshot/session.h"
 #include "kvm/state/snapshot/snapshot.h"
 #include "kvm/state/state_fields.h"
@@ -84,7 +85,8 @@ TEST_P(ResumeTest, GoesOnFromAFileToTheBit) {
     session.state = model->NewSequence();
     ASSERT_NO_FATAL_FAILURE(Generate(*model, threads, prompt_, first, sampler_, &session));
     ASSERT_TRUE(WriteSnapshot(path, session, identity_).ok());
-    absl::StatusOr<Session> restored = ReadSnapshot(path, identity_, other->NewSequence());
+    ThreadPool pool(threads, /*oversubscribe=*/true);
+    absl::StatusOr<Session> restored = ReadSnapshot(path, identity_, other->NewSequence(), &pool);
     ASSERT_TRUE(restored.ok()) << restored.status();
     ASSERT_EQ(restored->state.ByteSize(), session.state.ByteSize());
     ASSERT_NO_FATAL_FAILURE(Generate(*other, 4 - threads, {}, kGenerated - first, std::nullopt, &*restored));

@@ -17,7 +17,7 @@
 #include "kvm/kernels/dtype.h"
 #include "kvm/kernels/execution_context.h"
 #include "kvm/model/language_model.h"
-#include "kvm/model/mixers/model_options.h"
+#include "kvm/model/stack/model_options.h"
 #include "kvm/model/state_size.h"
 #include "kvm/state/snapshot/session.h"
 #include "kvm/state/state_fields.h"

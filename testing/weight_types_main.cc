@@ -26,7 +26,7 @@
 #include "kvm/io/tokenizer/open_tokenizer.h"
 #include "kvm/io/tokenizer/tokenizer.h"
 #include "kvm/model/language_model.h"
-#include "kvm/model/mixers/model_options.h"
+#include "kvm/model/stack/model_options.h"
 #include "testing/text_loss.h"
 
 ABSL_FLAG(std::string, model, "", "what OpenModel takes");

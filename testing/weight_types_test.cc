@@ -10,7 +10,7 @@
 #include "kvm/base/file/mapped_file.h"
 #include "kvm/io/model_file.h"
 #include "kvm/model/language_model.h"
-#include "kvm/model/mixers/model_options.h"
+#include "kvm/model/stack/model_options.h"
 #include "testing/text_loss.h"
 
 namespace kvm {

@@ -113,6 +113,7 @@ absl::Status WriteModel(const FlagSet& flags, const BuildFlags& values, const Co
   ModelWriteOptions write;
   write.dtype = ParseDTypeFlag(values.dtype);
   write.cancelled = console.interrupted;
+  if (!values.graft.base.empty()) write.end_tokens = composition.checkpoints[0]->model.end_tokens;
   write.tokenizer_path = values.tokenizer.empty() ? composition.tokenizer_path : values.tokenizer;
   RETURN_IF_ERROR(WriteModelFolder(values.out, composition.spec, *weights, FolderForm::kStack, write));
   console.err << "wrote " << values.out << std::endl;

@@ -11,7 +11,7 @@
 #include "kvm/io/model_file.h"
 #include "kvm/kernels/tensor.h"
 #include "nlohmann/json.hpp"
-#include "tools/command_testing.h"
+#include "testing/command_testing.h"
 
 namespace kvm {
 namespace {

@@ -12,7 +12,7 @@
 #include "kvm/io/model_file.h"
 #include "kvm/kernels/tensor.h"
 #include "nlohmann/json.hpp"
-#include "tools/command_testing.h"
+#include "testing/command_testing.h"
 
 namespace kvm {
 namespace {
@@ -250,6 +250,26 @@ TEST_F(ConvertCommandTest, RefusesWhatCannotBe) {
   EXPECT_THAT(err_, HasSubstr("exists already"));
   EXPECT_EQ(Run({"convert", Golden("rwkv7"), golden}), 1);
   EXPECT_THAT(err_, HasSubstr("holds config.json already"));
+}
+
+TEST_F(ConvertCommandTest, ForceReplacesAFile) {
+  ASSERT_EQ(Run({"convert", Golden("kvm_sqrt"), Path("a.kvm")}), 0) << err_;
+  EXPECT_EQ(Run({"convert", Golden("kvm_fixed"), Path("a.kvm")}), 1);
+  EXPECT_THAT(err_, HasSubstr("exists already; expected a new file, or --force"));
+  ASSERT_EQ(Run({"convert", Golden("kvm_fixed"), Path("a.kvm"), "--force"}), 0) << err_;
+  ASSERT_EQ(Run({"convert", Golden("kvm_fixed"), Path("b.kvm")}), 0) << err_;
+  EXPECT_EQ(ReadAll(Path("a.kvm")), ReadAll(Path("b.kvm")));
+  // Not the model itself, and no folder.
+  EXPECT_EQ(Run({"convert", Path("a.kvm"), Path("a.kvm"), "--force"}), 1);
+  EXPECT_THAT(err_, HasSubstr("is a file of the model that it is made from"));
+  EXPECT_EQ(Run({"convert", Path("a.kvm"), Path("folder"), "--force"}), 2);
+}
+
+// Endings count in any case.
+TEST_F(ConvertCommandTest, EndingsMayBeLarge) {
+  ASSERT_EQ(Run({"convert", Golden("kvm_sqrt"), Path("A.KVM")}), 0) << err_;
+  EXPECT_THAT(out_, HasSubstr("(packed)"));
+  EXPECT_TRUE(fs::is_regular_file(Path("A.KVM")));
 }
 
 TEST_F(ConvertCommandTest, RefusesToWriteIntoTheModel) {

@@ -13,6 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
 #include "kvm/base/status_macros.h"
+#include "kvm/io/tokenizer/end_tokens.h"
 #include "kvm/io/tokenizer/tokenizer.h"
 #include "kvm/model/generator.h"
 #include "kvm/state/snapshot/session.h"
@@ -70,7 +71,7 @@ absl::Status CheckSessionFile(const FlagSet& flags, const GenerateFlags& values)
     if (input.empty() || input == "-" || !IsSameFile(save, input)) continue;
     return flags.Wrong(absl::StrCat("--save-session and --", name, " are the same file; expected different ones"));
   }
-  return CheckIsNewOrSnapshot(save);
+  return CheckOutput(save, OutputKind::kSnapshot, values.session.force);
 }
 
 // Reads and checks the command line.
@@ -168,11 +169,12 @@ absl::Status GenerateAndSave(const FlagSet& flags, GenerateFlags& values, const 
   // The same whether ids are printed or text: a session may go on either way.
   if (prompt.tokenizer != nullptr) {
     values.options.num_drawable = std::min<int64_t>(prompt.tokenizer->vocab_size(), loaded.model->vocab_size());
-    values.options.end_token = prompt.tokenizer->end_of_text();
+    values.options.end_tokens = EndTokensOf(*prompt.tokenizer);
   }
+  values.options.end_tokens = JoinEndTokens(values.options.end_tokens, loaded.end_tokens);
   const Clock::time_point start = Clock::now();
   double seconds_to_first = 0;
-  ASSIGN_OR_RETURN(WorkingSession working, OpenWorkingSession(values.session, loaded, prompt.tokens, console));
+  ASSIGN_OR_RETURN(WorkingSession working, OpenWorkingSession(values.session, loaded, prompt.tokens, context, console));
   values.options.sampler = ChooseSampler(flags, values.sampler, working.session());
   absl::Status offered;
   const auto offer = [&] {

@@ -1,13 +1,19 @@
 #include "tools/generate_command.h"
 
+#include <algorithm>
+#include <cstddef>
 #include <cstdlib>
 #include <sstream>
 #include <string>
 #include <vector>
 
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "tools/command_testing.h"
+#include "testing/command_testing.h"
 
 namespace kvm {
 namespace {
@@ -106,6 +112,36 @@ TEST_F(GenerateCommandTest, PaddingOfTheVocabularyIsNeverDrawn) {
   EXPECT_EQ(out_.size(), 201u);
   EXPECT_EQ(out_.find_first_not_of("ab"), 200u);
   EXPECT_THAT(err_, HasSubstr("prompt: 2 tokens"));
+}
+
+// In generation_config.json, and wherever converting takes it.
+TEST_F(GenerateCommandTest, TheModelsFilesSayWhereTextsEnd) {
+  const std::string model = Path("model");
+  ASSERT_EQ(Run({"convert", Golden("kvm_sqrt"), model}), 0) << err_;
+  const auto generate = [this](const std::string& path) {
+    EXPECT_EQ(Run({"generate", "--model=" + path, "--prompt-ids=1,2,3", "--max-tokens=8", "--seed=7"}), 0) << err_;
+    return out_;
+  };
+  const std::string all = generate(model);
+  const std::vector<std::string> ids = absl::StrSplit(absl::StripAsciiWhitespace(all), ' ');
+  ASSERT_EQ(ids.size(), 8u);
+  const std::string& end = ids[3];
+  const size_t first = static_cast<size_t>(std::find(ids.begin(), ids.end(), end) - ids.begin());
+  const std::string expected =
+      absl::StrCat(absl::StrJoin(ids.begin(), ids.begin() + static_cast<ptrdiff_t>(first), " "), "\n");
+  WriteAll(model + "/generation_config.json", absl::StrCat(R"({"eos_token_id": [)", end, R"(, 1000], "top_k": 5})"));
+  EXPECT_EQ(generate(model), expected);
+  for (const char* name : {"a.kvm", "a.safetensors", "folder"}) {
+    ASSERT_EQ(Run({"convert", model, Path(name)}), 0) << err_;
+    EXPECT_EQ(generate(Path(name)), expected) << name;
+  }
+  ASSERT_EQ(Run({"convert", Path("a.kvm"), Path("again")}), 0) << err_;
+  EXPECT_EQ(generate(Path("again")), expected);
+  ASSERT_EQ(Run({"convert", model, Path("ours"), "--to=folder"}), 0) << err_;
+  EXPECT_EQ(generate(Path("ours")), expected);
+  WriteAll(model + "/generation_config.json", R"({"eos_token_id": "</s>"})");
+  EXPECT_EQ(generate(model), all);
+  EXPECT_THAT(err_, HasSubstr("generation_config.json: eos_token_id is \"</s>\""));
 }
 
 TEST_F(GenerateCommandTest, RefusesBadPrompts) {

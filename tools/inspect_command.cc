@@ -32,6 +32,7 @@
 #include "tools/cli/flag_set.h"
 #include "tools/cli/format.h"
 #include "tools/cli/machine.h"
+#include "tools/cli/output_paths.h"
 #include "tools/flags/model_flags.h"
 #include "tools/flags/state_fits.h"
 #include "tools/flags/tokenizer_flags.h"
@@ -249,6 +250,7 @@ absl::Status RunInspect(absl::Span<const std::string> args, Console& console) {
   int64_t layer = 0;
   flags.String("map", &of_snapshot.map, "FILE",
                "of a snapshot made with --provenance, draw which row each token went to (.svg), or list it (.csv)");
+  DefineForceFlag(flags, &of_snapshot.force);
   flags.Int64("layer", &layer, 0, std::numeric_limits<int32_t>::max(), "whose map; by default the first with rows");
   flags.Int64("head", &of_snapshot.head, 0, std::numeric_limits<int32_t>::max(), "the key/value head whose map it is");
   RETURN_IF_ERROR(flags.Parse(args));

@@ -12,7 +12,6 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
-#include "kvm/base/file/atomic_file.h"
 #include "kvm/base/status_macros.h"
 #include "kvm/io/tensors/safetensors.h"
 #include "kvm/model/language_model.h"
@@ -200,7 +199,7 @@ absl::Status Write(const Results& results, const std::string& path) {
 
 // That no output is another one or an input, and that they can be written: found out before the work.
 absl::Status CheckOutputs(const FlagSet& flags, const std::string& model, const std::string& ids,
-                          const std::string& out, const std::string& state_out) {
+                          const std::string& out, const std::string& state_out, bool force) {
   const auto clash = [&flags](absl::string_view a, absl::string_view b) {
     return flags.Wrong(absl::StrCat(a, " and ", b, " are the same file; expected different ones"));
   };
@@ -209,8 +208,8 @@ absl::Status CheckOutputs(const FlagSet& flags, const std::string& model, const 
   if (!state_out.empty() && IsSameFile(state_out, out)) return clash("--state-out", "--out");
   RETURN_IF_ERROR(CheckNotOfModel(flags, "out", out, model));
   RETURN_IF_ERROR(CheckNotOfModel(flags, "state-out", state_out, model));
-  RETURN_IF_ERROR(AtomicFile::Create(out).status());
-  return state_out.empty() ? absl::OkStatus() : AtomicFile::Create(state_out).status();
+  RETURN_IF_ERROR(CheckOutput(out, OutputKind::kLogits, force));
+  return state_out.empty() ? absl::OkStatus() : CheckOutput(state_out, OutputKind::kState, force);
 }
 
 absl::Status RunLogits(absl::Span<const std::string> args, Console& console) {
@@ -221,7 +220,7 @@ absl::Status RunLogits(absl::Span<const std::string> args, Console& console) {
   ModelFlags model_flags;
   std::string ids, out, state_out;
   std::vector<int64_t> pieces;
-  bool hidden = false;
+  bool hidden = false, force = false;
   DefineModelFlags(flags, &model_flags);
   flags.String("ids", &ids, "FILE", "safetensors file with input_ids");
   flags.String("out", &out, "FILE", "safetensors file to write");
@@ -229,12 +228,13 @@ absl::Status RunLogits(absl::Span<const std::string> args, Console& console) {
                "feed the ids in these pieces; the last size repeats: 20,1 is a prefill of 20 and single steps");
   flags.Bool("hidden", &hidden, "also write hidden_after_layer_I [B, T, D]");
   flags.String("state-out", &state_out, "FILE", "safetensors file for the final state: cache.I.NAME, stacked over B");
+  DefineForceFlag(flags, &force);
   RETURN_IF_ERROR(flags.Parse(args));
   if (ids.empty()) return flags.Wrong("--ids is missing: a safetensors file with input_ids");
   if (out.empty()) return flags.Wrong("--out is missing: the safetensors file to write");
   if (pieces.empty()) pieces = {std::numeric_limits<int64_t>::max()};
 
-  RETURN_IF_ERROR(CheckOutputs(flags, model_flags.model, ids, out, state_out));
+  RETURN_IF_ERROR(CheckOutputs(flags, model_flags.model, ids, out, state_out, force));
 
   ExecutionContext context(static_cast<int>(model_flags.threads));
   ASSIGN_OR_RETURN(const LoadedModel loaded, LoadModel(flags, model_flags, context, console));

@@ -11,7 +11,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "tools/command_testing.h"
+#include "testing/command_testing.h"
 
 namespace kvm {
 namespace {

@@ -12,7 +12,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
-#include "kvm/base/file/atomic_file.h"
 #include "kvm/base/file/utf8.h"
 #include "kvm/base/status_macros.h"
 #include "kvm/io/tokenizer/token_shards.h"
@@ -71,13 +70,14 @@ absl::Status RunTokenize(absl::Span<const std::string> args, Console& console) {
       "and --text-file. With --shards the ids go into a file for training (the llm.c format) instead.");
   TokenizeFlags values;
   std::string shards;
-  bool json = false;
+  bool json = false, force = false;
   DefineTokenizerFlags(flags, &values.tokenizer);
   flags.Text("text", &values.text, "the text");
   flags.String("text-file", &values.text_file, "FILE", "a file with the text; - is standard input");
   flags.Bool("template", &values.put_template, "put the ids around the text that the tokenizer's file asks for");
   flags.Bool("json", &json, "print {\"ids\": [...]}");
   flags.String("shards", &shards, "OUT", "write a token file for training and print nothing but its size");
+  DefineForceFlag(flags, &force);
   RETURN_IF_ERROR(flags.Parse(args));
   if (flags.IsSet("text") && flags.IsSet("text-file")) return flags.Wrong("give --text or --text-file, not both");
   if (!shards.empty()) {
@@ -90,7 +90,7 @@ absl::Status RunTokenize(absl::Span<const std::string> args, Console& console) {
     }
     RETURN_IF_ERROR(CheckNotOfModel(flags, "shards", shards, values.tokenizer.model));
     // Found out now rather than after the work.
-    RETURN_IF_ERROR(AtomicFile::Create(shards).status());
+    RETURN_IF_ERROR(CheckOutput(shards, OutputKind::kTokenShard, force));
   }
 
   ASSIGN_OR_RETURN(const std::vector<int32_t> ids, EncodeInput(flags, values, console));

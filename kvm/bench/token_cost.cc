@@ -4,8 +4,8 @@
 #include <vector>
 
 #include "absl/strings/match.h"
-#include "kvm/model/mixers/model_options.h"
 #include "kvm/model/stack/delta_net_spec.h"
+#include "kvm/model/stack/model_options.h"
 #include "kvm/model/stack/stack_spec.h"
 #include "kvm/model/state_size.h"
 #include "kvm/model/weights/parameters.h"

@@ -22,7 +22,6 @@
 #include "kvm/io/torch/torch_file.h"
 #include "kvm/kernels/tensor.h"
 #include "kvm/model/stack/stack_spec.h"
-#include "kvm/model/state_size.h"
 #include "testing/allocation_peak.h"
 
 namespace kvm {
@@ -206,18 +205,6 @@ TEST_F(DeclaredSizesTest, IdsOfTokenizers) {
   // All 65,536 ids of the format have their place, whatever a line claims.
   EXPECT_THAT(Refusal(2560 * kKiB, [&] { return ParseWorldVocabulary("1 'a' 999999999", "v.txt").status(); }),
               HasSubstr("the literal has 1 bytes; expected 999999999"));
-}
-
-// From a stack's text alone: no list with an entry for each of 2^24 heads.
-TEST_F(DeclaredSizesTest, HeadsOfAStack) {
-  const StackSpec spec = *ParseStackSpec(
-      R"(width: 1 vocab_size: 1 mlp_expansion: 32 layers: "k" mixers { name: "k" kvm { projections {
-             num_heads: 16777216 qk_head_dim: 1 v_head_dim: 1 rotary_dim: 0 } } })",
-      "stack");
-  StateSize size;
-  EXPECT_LE(AllocationPeak([&] { size = SequenceStateSize(spec, DType::kF32, 1); }), 16 * kKiB);
-  EXPECT_GT(size.bytes, int64_t{1} << 24);
-  EXPECT_LE(AllocationPeak([&] { EXPECT_FALSE(IsUpperBound(spec.mixers(0))); }), 16 * kKiB);
 }
 
 }  // namespace

@@ -4,10 +4,10 @@
 #include <cstdint>
 #include <optional>
 
-#include "kvm/model/mixers/model_options.h"
+#include "kvm/model/stack/model_options.h"
 #include "kvm/model/stack/stack.pb.h"
 #include "kvm/model/weights/weight_source.h"
-#include "kvm/state/snapshot/model_identity.h"
+#include "kvm/state/model_identity.h"
 
 namespace kvm {
 

@@ -20,6 +20,7 @@
 #include "kvm/io/model_writer.h"
 #include "kvm/io/tensors/packed_file.h"
 #include "kvm/io/tensors/safetensors.h"
+#include "kvm/io/tokenizer/end_tokens.h"
 #include "kvm/io/tokenizer/tokenizer_files.h"
 #include "kvm/io/torch/rwkv_checkpoint.h"
 #include "kvm/io/torch/torch_file.h"
@@ -53,6 +54,7 @@ absl::StatusOr<OpenedModel> OpenPacked(const std::string& path) {
   opened.model.spec = std::move(packed.spec);
   opened.model.weights = std::move(packed.weights);
   opened.model.config = std::move(packed.config);
+  opened.model.end_tokens = ReadEndTokens(opened.model.config, "", &opened.model.notes);
   opened.model.tokenizer_path = FindModelTokenizer(path);
   return opened;
 }
@@ -101,6 +103,7 @@ absl::StatusOr<OpenedModel> OpenSafetensors(const std::string& path) {
     ASSIGN_OR_RETURN(const nlohmann::json fields,
                      ParseJsonObject(config->second, absl::StrCat(path, ": ", kConfigMetadata)));
     for (const auto& [key, value] : fields.items()) opened.model.config[key] = value.dump();
+    opened.model.end_tokens = ReadEndTokens(opened.model.config, "", &opened.model.notes);
   }
   RETURN_IF_ERROR(CheckWeights(opened.model.spec, *file));
   opened.model.weights = std::move(file);
@@ -116,7 +119,8 @@ std::string DescribeStart(absl::string_view start) {
 }
 
 std::vector<std::string> FilesOfFolder(const std::string& folder) {
-  std::vector<std::string> names = {kStackFile, kConfigFile, kWeightsFile, kIndexFile, kTokenizerJsonFile};
+  std::vector<std::string> names = {kStackFile, kConfigFile,        kWeightsFile,
+                                    kIndexFile, kTokenizerJsonFile, kGenerationConfigFile};
   const absl::StatusOr<std::string> index = ReadFile((fs::path(folder) / kIndexFile).string());
   if (index.ok()) {
     const absl::StatusOr<nlohmann::json> parsed = ParseJsonObject(*index, kIndexFile);

@@ -16,6 +16,7 @@
 #include "kvm/io/stack_file.h"
 #include "kvm/io/tensors/safetensors.h"
 #include "kvm/io/tensors/sharded_weights.h"
+#include "kvm/io/tokenizer/end_tokens.h"
 #include "kvm/io/tokenizer/tokenizer_files.h"
 #include "kvm/model/weights/parameters.h"
 
@@ -98,6 +99,7 @@ absl::StatusOr<ModelFolder> OpenModelFolder(const std::string& path) {
   const absl::Status fits = CheckWeights(folder.spec, *folder.weights);
   if (!fits.ok()) return absl::Status(fits.code(), absl::StrCat(fits.message(), hint));
   folder.tokenizer_path = FindTokenizerFile(resolved);
+  folder.end_tokens = ReadEndTokens(folder.config, InFolder(resolved, kGenerationConfigFile), &folder.notes);
   return folder;
 }
 

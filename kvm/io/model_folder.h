@@ -2,8 +2,10 @@
 #define KVM_IO_MODEL_FOLDER_H_
 
 // A model on disk: stack.textproto (ours) or config.json (Hugging Face), model.safetensors or shards with an index,
-// perhaps a tokenizer.
+// perhaps a tokenizer and a
+// generation_config.json, of which the tokens that end a text are read.
 
+#include <cstdint>
 #include <map>
 #include <memory>
 #include <string>
@@ -22,6 +24,7 @@ struct ModelFolder {
   std::map<std::string, std::string> config;         // all fields of config.json (HuggingFaceConfig::fields)
   std::map<std::string, std::string> unused_config;  // see HuggingFaceConfig
   std::string tokenizer_path;                        // empty when there is none
+  std::vector<int32_t> end_tokens;                   // of config.json and generation_config.json (end_tokens.h)
   std::vector<std::string> notes;                    // what is odd but harmless: worth showing to the user
 };
 

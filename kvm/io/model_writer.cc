@@ -8,6 +8,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "kvm/base/file/atomic_file.h"
 #include "kvm/base/file/folder_files.h"
 #include "kvm/base/file/mapped_file.h"
@@ -73,7 +74,7 @@ absl::Status MakeFolder(const std::string& path, Unfinished* unfinished) {
 }
 
 absl::Status CheckHoldsNoModel(const std::string& path) {
-  for (const char* file : {kStackFile, kConfigFile, kWeightsFile, kIndexFile}) {
+  for (const char* file : {kStackFile, kConfigFile, kWeightsFile, kIndexFile, kGenerationConfigFile}) {
     if (NameExists(InFolder(path, file))) {
       return absl::AlreadyExistsError(
           absl::StrCat(path, ": holds ", file, " already, expected a folder without model"));
@@ -82,13 +83,14 @@ absl::Status CheckHoldsNoModel(const std::string& path) {
   return absl::OkStatus();
 }
 
-absl::Status CopyTokenizer(const std::string& from, const std::string& to, Unfinished* unfinished) {
+absl::Status CopyTokenizer(const std::string& from, const std::string& to, bool replace, Unfinished* unfinished) {
   std::error_code ignored;
   if (fs::equivalent(from, to, ignored)) return absl::OkStatus();
-  if (Exists(to)) return absl::AlreadyExistsError(absl::StrCat(to, ": exists already"));
+  const bool is_there = Exists(to);
+  if (is_there && !replace) return absl::AlreadyExistsError(absl::StrCat(to, ": exists already"));
   ASSIGN_OR_RETURN(const std::string text, ReadFile(from));
   RETURN_IF_ERROR(WriteFileAtomically(to, text));
-  unfinished->Made(to);
+  if (!is_there) unfinished->Made(to);
   return absl::OkStatus();
 }
 
@@ -114,6 +116,17 @@ absl::StatusOr<std::string> ConfigText(const std::map<std::string, std::string>&
   return object.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
+std::string EndTokensText(const std::vector<int32_t>& tokens) {
+  return absl::StrCat("[", absl::StrJoin(tokens, ", "), "]");
+}
+
+// The config's fields for a form that has no generation_config.json: with all tokens that end a text.
+std::map<std::string, std::string> WithEndTokens(std::map<std::string, std::string> config,
+                                                 const std::vector<int32_t>& tokens) {
+  if (!tokens.empty()) config["eos_token_id"] = EndTokensText(tokens);
+  return config;
+}
+
 // The config's fields for tensors of another dtype, of which these speak too.
 std::map<std::string, std::string> ConfigFor(const ModelWriteOptions& options) {
   std::map<std::string, std::string> config = options.config;
@@ -128,7 +141,7 @@ std::map<std::string, std::string> ConfigFor(const ModelWriteOptions& options) {
 absl::Status WriteOneFile(const std::string& path, const StackSpec& spec, const WeightSource& weights,
                           const ModelWriteOptions& options, bool packed, const std::function<absl::Status()>& write) {
   RETURN_IF_ERROR(CheckModel(path, spec, weights, options, packed));
-  if (Exists(path)) return absl::AlreadyExistsError(absl::StrCat(path, ": exists already"));
+  if (Exists(path) && !options.replace) return absl::AlreadyExistsError(absl::StrCat(path, ": exists already"));
   // Checksums of our own making would vouch for what is damaged.
   RETURN_IF_ERROR(weights.CheckContents(options.cancelled));
   Unfinished unfinished;
@@ -137,7 +150,7 @@ absl::Status WriteOneFile(const std::string& path, const StackSpec& spec, const 
   if (!options.tokenizer_path.empty()) {
     ASSIGN_OR_RETURN(const std::string name, TokenizerFileName(options.tokenizer_path));
     const size_t kind = absl::EndsWith(name, ".json") ? 0 : 1;
-    RETURN_IF_ERROR(CopyTokenizer(options.tokenizer_path, TokenizersBeside(path)[kind], &unfinished));
+    RETURN_IF_ERROR(CopyTokenizer(options.tokenizer_path, TokenizersBeside(path)[kind], options.replace, &unfinished));
   }
   RETURN_IF_ERROR(write());
   unfinished.Finish();
@@ -163,13 +176,20 @@ absl::Status WriteModelFolder(const std::string& path, const StackSpec& spec, co
   RETURN_IF_ERROR(MakeFolder(path, &unfinished));
   if (!options.tokenizer_path.empty()) {
     ASSIGN_OR_RETURN(const std::string name, TokenizerFileName(options.tokenizer_path));
-    RETURN_IF_ERROR(CopyTokenizer(options.tokenizer_path, InFolder(path, name), &unfinished));
+    RETURN_IF_ERROR(CopyTokenizer(options.tokenizer_path, InFolder(path, name), /*replace=*/false, &unfinished));
+  }
+  if (!options.end_tokens.empty()) {
+    const std::string generation = InFolder(path, kGenerationConfigFile);
+    const std::string tokens = absl::StrCat("{\n  \"eos_token_id\": ", EndTokensText(options.end_tokens), "\n}\n");
+    RETURN_IF_ERROR(WriteFileAtomically(generation, tokens));
+    unfinished.Made(generation);
   }
   std::vector<std::string> written;
   const absl::Status status =
       WriteWeightFiles(path, spec, weights, WritingOf(options), options.max_shard_bytes, &written);
   for (const std::string& file : written) unfinished.Made(file);
   RETURN_IF_ERROR(status);
+  RETURN_IF_ERROR(CheckNotCancelled(options.cancelled));
   // Last, as a folder without it is no model.
   RETURN_IF_ERROR(WriteFileAtomically(InFolder(path, ours ? kStackFile : kConfigFile), text));
   unfinished.Finish();
@@ -180,8 +200,10 @@ absl::Status WriteModelSafetensors(const std::string& path, const StackSpec& spe
                                    const ModelWriteOptions& options) {
   return WriteOneFile(path, spec, weights, options, /*packed=*/false, [&]() -> absl::Status {
     std::map<std::string, std::string> metadata = {{kStackMetadata, FormatStackSpec(spec)}};
-    if (!options.config.empty()) {
-      ASSIGN_OR_RETURN(metadata[kConfigMetadata], ConfigText(ConfigFor(options)));
+    const std::map<std::string, std::string> config =
+        WithEndTokens(options.config.empty() ? options.config : ConfigFor(options), options.end_tokens);
+    if (!config.empty()) {
+      ASSIGN_OR_RETURN(metadata[kConfigMetadata], ConfigText(config));
     }
     return WriteWeightFile(path, TensorOrder(spec, weights), weights, WritingOf(options), metadata);
   });
@@ -193,9 +215,11 @@ absl::Status WriteModelPacked(const std::string& path, const StackSpec& spec, co
     if (options.dtype == DType::kI8) {
       // The config goes on speaking of the tensors that the model came with.
       ASSIGN_OR_RETURN(const std::unique_ptr<WeightSource> int8, QuantizeWeights(spec, weights));
-      return WritePackedModel(path, spec, *int8, options.config, {std::nullopt, options.cancelled});
+      return WritePackedModel(path, spec, *int8, WithEndTokens(options.config, options.end_tokens),
+                              {std::nullopt, options.cancelled});
     }
-    const std::map<std::string, std::string> config = options.config.empty() ? options.config : ConfigFor(options);
+    const std::map<std::string, std::string> config =
+        WithEndTokens(options.config.empty() ? options.config : ConfigFor(options), options.end_tokens);
     return WritePackedModel(path, spec, weights, config, WritingOf(options));
   });
 }

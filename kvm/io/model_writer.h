@@ -27,7 +27,9 @@ struct ModelWriteOptions {
   int64_t max_shard_bytes = 5'000'000'000;  // of a folder's files
   std::map<std::string, std::string>
       config;                       // fields of the config.json that the model came with (ModelFolder::config)
+  std::vector<int32_t> end_tokens;  // ModelFolder::end_tokens: kept where the form has a place for them
   std::string tokenizer_path;       // copied beside the model unless it is empty
+  bool replace = false;             // a file that is where a model of one file, or its tokenizer, goes
   std::function<bool()> cancelled;  // asked between pieces of work: true ends it with Cancelled. May be empty
 };
 
@@ -44,7 +46,7 @@ inline constexpr char kStackMetadata[] = "kvm.stack";
 inline constexpr char kConfigMetadata[] = "kvm.config";
 
 // Writes a model as one safetensors file that says what it is. The tokenizer goes beside it (TokenizersBeside).
-// Replaces nothing: AlreadyExists when `path` or the tokenizer's copy is there.
+// Without options.replace AlreadyExists when `path` or the tokenizer's copy is there.
 absl::Status WriteModelSafetensors(const std::string& path, const StackSpec& spec, const WeightSource& weights,
                                    const ModelWriteOptions& options);
 

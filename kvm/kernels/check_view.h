@@ -47,8 +47,8 @@ ViewShape ShapeOf(const MatrixView<T>& view) {
 
 // `view` is [rows, cols] with rows that do not overlap each other, and has data unless it is empty.
 template <typename T>
-void CheckView(const MatrixView<T>& view, int64_t rows, int64_t cols, const char* what,
-               CallSite site = CallSite::Here()) {
+[[gnu::always_inline]] inline void CheckView(const MatrixView<T>& view, int64_t rows, int64_t cols, const char* what,
+                                             CallSite site = CallSite::Here()) {
   const bool shape = view.rows == rows && view.cols == cols && rows >= 0 && cols >= 0;
   const bool empty = rows == 0 || cols == 0;
   const bool memory = empty || (view.data != nullptr && (rows == 1 || view.stride >= cols));
@@ -65,8 +65,8 @@ void CheckView(const MatrixView<T>& view, const char* what, CallSite site = Call
 
 // No element of `a` is one of `b`. Views of other columns of one matrix are apart. `expected` as in Check().
 template <typename T, typename U>
-void CheckApart(const MatrixView<T>& a, const MatrixView<U>& b, const char* expected,
-                CallSite site = CallSite::Here()) {
+[[gnu::always_inline]] inline void CheckApart(const MatrixView<T>& a, const MatrixView<U>& b, const char* expected,
+                                              CallSite site = CallSite::Here()) {
   const auto shape_a = check_internal::ShapeOf(a), shape_b = check_internal::ShapeOf(b);
   Check(!check_internal::Overlap(reinterpret_cast<const char*>(a.data), shape_a, reinterpret_cast<const char*>(b.data),
                                  shape_b, sizeof(T)),

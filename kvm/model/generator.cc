@@ -108,7 +108,8 @@ absl::StatusOr<GeneratorStats> Generate(const LanguageModel& model, Session& ses
                                                         " are not finite; its weights may be broken"));
     }
     const int32_t token = sampler.Sample(drawable);
-    if (token == options.end_token) break;
+    const std::vector<int32_t>& ends = options.end_tokens;
+    if (std::find(ends.begin(), ends.end(), token) != ends.end()) break;
     ++stats.generated_tokens;
     wants_more = on_token(token);
     RETURN_IF_ERROR(Take(model, {&token, 1}, context, session));

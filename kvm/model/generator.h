@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <vector>
 
 #include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
@@ -28,7 +29,7 @@ struct GeneratorOptions {
   // Without a value the session's own sampler goes on, or one with default options when it has none.
   std::optional<SamplerOptions> sampler;
   int64_t max_tokens = 128;
-  int32_t end_token = -1;  // generation ends before this token; −1: none
+  std::vector<int32_t> end_tokens;  // generation ends before the first of these; ids of no token are allowed
   // Tokens from here on are never drawn: vocabularies are padded beyond what the tokenizer knows. 0: all may be.
   int64_t num_drawable = 0;
   // Hears after every piece how many tokens of the prompt are in; returns whether to go on. The session is then whole
@@ -45,12 +46,12 @@ struct GeneratorStats {
 };
 
 // Extends the session by the prompt, then samples tokens one at a time, hands each to `on_token` and extends by it,
-// until on_token returns false, end_token is drawn or max_tokens are out. Afterwards, whatever the outcome, the session
-// holds every token that was taken in, the logits that follow and the sampler that drew: a session that goes on (with
-// an empty prompt and no options.sampler) draws what one call would have drawn, to the bit. When the outcome is OK,
-// every token handed to on_token was taken in, the last one too; end_token was not. InvalidArgument for a prompt
-// without tokens when the session has no logits, a session of another model, bad options and whatever Extend refuses;
-// Cancelled when on_prompt says so; FailedPrecondition when there are no finite logits to draw from.
+// until on_token returns false, one of end_tokens is drawn or max_tokens are out. Afterwards, whatever the outcome, the
+// session holds every token that was taken in, the logits that follow and the sampler that drew: a session that goes on
+// (with an empty prompt and no options.sampler) draws what one call would have drawn, to the bit. When the outcome is
+// OK, every token handed to on_token was taken in, the last one too; the end token was not. InvalidArgument for a
+// prompt without tokens when the session has no logits, a session of another model, bad options and whatever Extend
+// refuses; Cancelled when on_prompt says so; FailedPrecondition when there are no finite logits to draw from.
 absl::StatusOr<GeneratorStats> Generate(const LanguageModel& model, Session& session, absl::Span<const int32_t> prompt,
                                         const GeneratorOptions& options, ExecutionContext& context,
                                         absl::FunctionRef<bool(int32_t)> on_token);

@@ -181,7 +181,7 @@ TEST_F(GeneratorTest, ACancelledPromptLeavesAWholeSession) {
 TEST_F(GeneratorTest, EndsBeforeTheEndToken) {
   ASSERT_TRUE(Run({1, 2, 3}).ok());
   const std::vector<int32_t> all = tokens_;
-  options_.end_token = all[3];
+  options_.end_tokens = {-1, all[3], 1 << 30};
   const size_t first = std::find(all.begin(), all.end(), all[3]) - all.begin();
   ASSERT_TRUE(Run({1, 2, 3}).ok());
   EXPECT_EQ(tokens_, std::vector<int32_t>(all.begin(), all.begin() + first));

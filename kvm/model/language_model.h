@@ -19,7 +19,7 @@
 #include "absl/types/span.h"
 #include "kvm/kernels/execution_context.h"
 #include "kvm/kernels/matrix_view.h"
-#include "kvm/model/mixers/model_options.h"
+#include "kvm/model/stack/model_options.h"
 #include "kvm/model/stack/stack.pb.h"
 #include "kvm/model/weights/weight_source.h"
 #include "kvm/state/sequence_state.h"

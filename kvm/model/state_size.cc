@@ -5,9 +5,9 @@
 #include <vector>
 
 #include "kvm/model/mixers/attention_mixer.h"
-#include "kvm/model/mixers/model_options.h"
 #include "kvm/model/mixers/ovq_mixer.h"
 #include "kvm/model/stack/delta_net_spec.h"
+#include "kvm/model/stack/model_options.h"
 #include "kvm/model/stack/stack_spec.h"
 #include "kvm/state/block_window.h"
 #include "kvm/state/ovq_memory.h"

@@ -4,6 +4,7 @@
 
 #include "gtest/gtest.h"
 #include "kvm/model/stack/stack_spec.h"
+#include "testing/allocation_peak.h"
 
 namespace kvm {
 namespace {
@@ -207,6 +208,17 @@ TEST(FullCacheByteSize, CountsEveryLayerAsAttention) {
       layers: ["r", "a", "r"])");
   EXPECT_EQ(FullCacheByteSize(hybrid, DType::kBF16, 1000), 3 * 1000 * 2 * (8 + 8) * 2);
   EXPECT_EQ(FullCacheByteSize(OneLayer("rwkv7 { num_heads: 2 }"), DType::kF32, 10), 10 * 2 * 32 * 4);
+}
+
+// No list with an entry for each of 2^24 heads.
+TEST(StateSize, ManyHeadsTakeNoMemory) {
+  const StackSpec spec = Parse(
+      R"(width: 1 vocab_size: 1 mlp_expansion: 32 layers: "k" mixers { name: "k" kvm { projections {
+             num_heads: 16777216 qk_head_dim: 1 v_head_dim: 1 rotary_dim: 0 } } })");
+  StateSize size;
+  EXPECT_LE(AllocationPeak([&] { size = SequenceStateSize(spec, DType::kF32, 1); }), size_t{1} << 14);
+  EXPECT_GT(size.bytes, int64_t{1} << 24);
+  EXPECT_LE(AllocationPeak([&] { EXPECT_FALSE(IsUpperBound(spec.mixers(0))); }), size_t{1} << 14);
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 // written to files nor taken from them.
 
 #include "absl/status/status.h"
+#include "kvm/kernels/tensor.h"
 #include "kvm/state/state_fields.h"
 
 namespace kvm {
@@ -12,6 +13,9 @@ namespace kvm {
 // OK unless the tensor is of floats, of any size, and one of them is NaN or infinite: InvalidArgument that names the
 // tensor, its layer and the first such element. The data may be unaligned.
 absl::Status CheckFinite(const StateTensor& tensor);
+
+// Whether a tensor is of integers or has no NaN and no infinity, as fast as memory is read. The data may be unaligned.
+bool AllFinite(const TensorView& view);
 
 }  // namespace kvm
 

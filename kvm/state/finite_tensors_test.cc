@@ -53,6 +53,19 @@ TEST(FiniteTensorsTest, NanAndInfinityAreFoundInFloatsOfEverySize) {
   ExpectFound<uint64_t>(DType::kF64, 0x3ff0000000000000u, {0x7fefffffffffffffu}, {0x7ff0000000000000u, ~uint64_t{0}});
 }
 
+TEST(FiniteTensorsTest, EveryNumberOfElementsIsLookedAtToItsEnd) {
+  for (int64_t count = 1; count <= 40; ++count) {
+    std::vector<uint16_t> halves(static_cast<size_t>(count) + 1, 0xbf80);
+    std::vector<uint32_t> floats(static_cast<size_t>(count) + 1, 0xbf800000u);
+    halves[static_cast<size_t>(count)] = 0x7f80;  // behind the end
+    floats[static_cast<size_t>(count)] = 0x7f800000u;
+    EXPECT_TRUE(AllFinite({DType::kBF16, {count}, halves.data()})) << count;
+    EXPECT_TRUE(AllFinite({DType::kF32, {count}, floats.data()})) << count;
+    EXPECT_FALSE(AllFinite({DType::kBF16, {count + 1}, halves.data()})) << count;
+    EXPECT_FALSE(AllFinite({DType::kF32, {count + 1}, floats.data()})) << count;
+  }
+}
+
 TEST(FiniteTensorsTest, IntegersAreNeverRefused) {
   const std::vector<int32_t> ints(kCount, -1);
   EXPECT_TRUE(Check(DType::kI32, ints.data()).ok());

@@ -1,7 +1,10 @@
 #include "kvm/state/sequence_state.h"
 
 #include <cassert>
+#include <new>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "kvm/base/status_macros.h"
@@ -36,16 +39,31 @@ void SequenceState::Save(const StateWriter& out) const {
   }
 }
 
-absl::Status SequenceState::Restore(const StateReader& in) {
+absl::Status SequenceState::Restore(const StateReader& in, ThreadPool* pool) {
   assert(position_ == 0);
   ASSIGN_OR_RETURN(position_, in.Number("position", 0, kMaxPosition));
-  for (int64_t i = 0; i < num_layers(); ++i) {
+  std::vector<absl::Status> restored(layers_.size());
+  const auto restore_layer = [&](int64_t i) -> absl::Status {
     const StateReader part = in.Part(absl::StrCat("layer.", i));
     LayerState& layer = layers_[i];
     if (layer.mixer) RETURN_IF_ERROR(layer.mixer.Mutable().Restore(part.Part("mixer"), position_));
     RETURN_IF_ERROR(part.Floats("mlp_shift", absl::MakeSpan(layer.mlp_shift)));
-    RETURN_IF_ERROR(part.Floats("anchor_shift", absl::MakeSpan(layer.anchor_shift)));
+    return part.Floats("anchor_shift", absl::MakeSpan(layer.anchor_shift));
+  };
+  // Nothing may be thrown on a thread of the pool.
+  const auto restore = [&](int64_t i) {
+    try {
+      restored[i] = restore_layer(i);
+    } catch (const std::bad_alloc&) {
+      restored[i] = absl::ResourceExhaustedError(absl::StrCat("state layer.", i, ": there is no memory for it"));
+    }
+  };
+  if (pool != nullptr) {
+    pool->ParallelFor(num_layers(), restore);
+  } else {
+    for (int64_t i = 0; i < num_layers(); ++i) restore(i);
   }
+  for (absl::Status& status : restored) RETURN_IF_ERROR(std::move(status));
   return absl::OkStatus();
 }
 

@@ -10,6 +10,7 @@
 
 #include "absl/status/status.h"
 #include "kvm/kernels/tensor.h"
+#include "kvm/kernels/thread_pool.h"
 #include "kvm/state/copy_on_write.h"
 #include "kvm/state/mixer_state.h"
 #include "kvm/state/state_fields.h"
@@ -54,9 +55,10 @@ class SequenceState {
   void Save(const StateWriter& out) const;
 
   // Takes over what Save() wrote of a sequence of the same stack; this one must be new. Errors as MixerState::Restore,
-  // and this sequence is then good for nothing but to be destroyed. What `in` has besides is for its owner to refuse,
-  // with StateReader::Finish.
-  absl::Status Restore(const StateReader& in);
+  // ResourceExhausted when there is no memory, and this sequence is then good for nothing but to be destroyed. What
+  // `in` has besides is for its owner to refuse, with StateReader::Finish. With a `pool` layers are restored on its
+  // threads.
+  absl::Status Restore(const StateReader& in, ThreadPool* pool = nullptr);
 
   // The complete state as tensors: what each layer's mixer exports as "cache.I.NAME", and "cache.I.mlp_final_token"
   // [1, D], "cache.I.anchor_final_token" [1, D], "cache.I.seen_tokens" [].

@@ -68,7 +68,8 @@ class StateWriter {
   std::string prefix_;
 };
 
-// Takes from a StateFields that may come from a damaged or foreign file. Not thread-safe, and one with its parts.
+// Takes from a StateFields that may come from a damaged or foreign file. Several threads may take fields at once,
+// through it or its parts, as long as no two take the same.
 class StateReader {
  public:
   // `fields` must outlive the reader and its parts. Every tensor has the memory that its shape says.

@@ -6,7 +6,7 @@
 #include <memory>
 
 #include "kvm/model/language_model.h"
-#include "kvm/model/mixers/model_options.h"
+#include "kvm/model/stack/model_options.h"
 #include "testing/conformance/test_stacks.h"
 
 namespace kvm {

@@ -9,7 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
 #include "kvm/kernels/dtype.h"
-#include "kvm/model/mixers/model_options.h"
+#include "kvm/model/stack/model_options.h"
 #include "testing/conformance/state_conformance.h"
 
 namespace kvm {

@@ -2,7 +2,7 @@
 
 #include "glog/logging.h"
 #include "kvm/kernels/dtype.h"
-#include "kvm/model/mixers/model_options.h"
+#include "kvm/model/stack/model_options.h"
 #include "kvm/model/stack/stack_spec.h"
 #include "testing/conformance/random_weights.h"
 

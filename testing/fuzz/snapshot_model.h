@@ -4,7 +4,7 @@
 #include <memory>
 
 #include "kvm/model/language_model.h"
-#include "kvm/state/snapshot/model_identity.h"
+#include "kvm/state/model_identity.h"
 
 namespace kvm {
 

@@ -3,19 +3,24 @@
 #include <errno.h>
 #include <unistd.h>
 
-#include <cstdint>
+#include <algorithm>
 #include <filesystem>
+#include <memory>
 #include <system_error>
+#include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/types/span.h"
 #include "kvm/base/file/atomic_file.h"
 #include "kvm/base/file/file_kind.h"
 #include "kvm/base/file/mapped_file.h"
 #include "kvm/base/file/path_check.h"
 #include "kvm/base/status_macros.h"
 #include "kvm/io/model_file.h"
+#include "kvm/io/tensors/safetensors.h"
+#include "kvm/io/tokenizer/token_shards.h"
 
 namespace kvm {
 namespace {
@@ -29,6 +34,59 @@ fs::path WithoutLinks(const std::string& path) {
   const fs::path absolute = fs::absolute(target.ok() ? *target : path, error);
   const fs::path canonical = fs::weakly_canonical(absolute, error);
   return error ? absolute.lexically_normal() : canonical;
+}
+
+std::string NameOf(OutputKind kind) {
+  switch (kind) {
+    case OutputKind::kPicture:
+      return "picture (SVG)";
+    case OutputKind::kRowList:
+      return "list of rows (CSV)";
+    case OutputKind::kLogits:
+      return "file of logits";
+    case OutputKind::kState:
+      return "file of a state";
+    case OutputKind::kTokenShard:
+      return "token file";
+    case OutputKind::kSnapshot:
+      return "snapshot";
+    case OutputKind::kModel:
+      return "model";
+  }
+  return "";
+}
+
+// Whether all tensors of a safetensors file, of which there are some, have such names.
+bool HasOnlyTensors(const std::string& path, absl::FunctionRef<bool(absl::string_view)> is_such) {
+  const absl::StatusOr<std::unique_ptr<SafetensorsFile>> file = SafetensorsFile::Open(path);
+  if (!file.ok()) return false;
+  const std::vector<std::string> names = (*file)->Names();
+  return !names.empty() && std::all_of(names.begin(), names.end(), is_such);
+}
+
+bool IsOfKind(const std::string& path, OutputKind kind) {
+  const absl::StatusOr<MappedFile> file = MappedFile::Open(path);
+  if (!file.ok()) return false;
+  const absl::string_view bytes(reinterpret_cast<const char*>(file->bytes().data()), file->bytes().size());
+  switch (kind) {
+    case OutputKind::kPicture:
+      return absl::StartsWith(bytes, "<svg ");
+    case OutputKind::kRowList:
+      return absl::StartsWith(bytes, "position,row\n");
+    case OutputKind::kLogits:
+      return HasOnlyTensors(path, [](absl::string_view name) {
+        return name == "logits" || absl::StartsWith(name, "hidden_after_layer_");
+      });
+    case OutputKind::kState:
+      return HasOnlyTensors(path, [](absl::string_view name) { return absl::StartsWith(name, "cache."); });
+    case OutputKind::kTokenShard:
+      return IsTokenShard(bytes);
+    case OutputKind::kSnapshot:
+      return DetectFileKind(bytes.substr(0, kFileKindBytes)) == FileKind::kSnapshot;
+    case OutputKind::kModel:
+      return false;
+  }
+  return false;
 }
 
 }  // namespace
@@ -80,23 +138,22 @@ absl::Status CheckNotOfStore(const std::string& out) {
                    " and the name of a session"));
 }
 
-absl::Status CheckIsNew(const std::string& out) {
-  RETURN_IF_ERROR(CheckNotOfStore(out));
-  ASSIGN_OR_RETURN(const std::string target, ResolveOutputPath(out));
-  if (!NameExists(target)) return absl::OkStatus();
-  return absl::AlreadyExistsError(absl::StrCat(out, ": exists already; expected the name of a new file"));
+void DefineForceFlag(FlagSet& flags, bool* force) {
+  flags.Bool("force", force, "replace a file that is where the output goes, whatever it is");
 }
 
-absl::Status CheckIsNewOrSnapshot(const std::string& out) {
+absl::Status CheckOutput(const std::string& out, OutputKind kind, bool force) {
   RETURN_IF_ERROR(CheckNotOfStore(out));
   ASSIGN_OR_RETURN(const std::string target, ResolveOutputPath(out));
-  if (!NameExists(target)) return absl::OkStatus();
-  ASSIGN_OR_RETURN(const MappedFile file, MappedFile::Open(out));
-  const absl::Span<const uint8_t> start = file.bytes().subspan(0, kFileKindBytes);
-  const FileKind kind = DetectFileKind({reinterpret_cast<const char*>(start.data()), start.size()});
-  if (kind == FileKind::kSnapshot) return absl::OkStatus();
-  return absl::AlreadyExistsError(
-      absl::StrCat(out, ": exists already and is no snapshot; expected a new file, or a snapshot to replace"));
+  if (NameExists(target) && !force && !IsOfKind(target, kind)) {
+    const std::string name = NameOf(kind);
+    return absl::AlreadyExistsError(
+        kind == OutputKind::kModel
+            ? absl::StrCat(out, ": exists already; expected a new file, or --force to replace this one")
+            : absl::StrCat(out, ": exists already and is no ", name, "; expected a new file, a ", name,
+                           " to replace, or --force"));
+  }
+  return AtomicFile::Create(out).status();
 }
 
 absl::Status CheckOutsideModel(const std::string& out, const std::string& model) {

@@ -26,12 +26,24 @@ bool IsInFolder(const std::string& path, const std::string& folder);
 // that names it.
 absl::Status CheckNotOfStore(const std::string& out);
 
-// Errors of CheckNotOfStore; OK unless there is something at `out`, which a broken link is not: AlreadyExists, or the
-// errors of ResolveOutputPath for what is no file.
-absl::Status CheckIsNew(const std::string& out);
+// What outputs are. A file that is there already may be replaced by one of its kind, as its contents tell.
+enum class OutputKind {
+  kPicture,     // SVG
+  kRowList,     // CSV of a row map
+  kLogits,      // safetensors with logits and hidden states alone
+  kState,       // safetensors with a state alone
+  kTokenShard,  // token_shards.h
+  kSnapshot,    // of a session
+  kModel,       // never replaced without `force`: it may be the only one
+};
 
-// The same, but for a file that begins as a snapshot of a session does: that may be replaced.
-absl::Status CheckIsNewOrSnapshot(const std::string& out);
+// Adds --force.
+void DefineForceFlag(FlagSet& flags, bool* force);
+
+// The rule for all outputs that are files: OK when there is nothing at `out`, or a file of `kind`, or `force` is given
+// and there is a file, and when a file can be written there. AlreadyExists, naming `out`; the errors of CheckNotOfStore
+// and AtomicFile.
+absl::Status CheckOutput(const std::string& out, OutputKind kind, bool force);
 
 // OK unless `out` would lie in the folder of a model that it is made from, `model`, which may be a file as well. Links
 // are followed. InvalidArgument that names both.

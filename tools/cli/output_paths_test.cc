@@ -5,10 +5,14 @@
 #include <filesystem>
 #include <fstream>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "kvm/io/tensors/safetensors.h"
+#include "kvm/io/tokenizer/token_shards.h"
+#include "kvm/kernels/tensor.h"
 #include "tools/cli/command_status.h"
 #include "tools/cli/flag_set.h"
 
@@ -138,25 +142,42 @@ TEST_F(OutputPathsTest, KnowsWhatLiesInAFolder) {
   EXPECT_FALSE(IsInFolder(folder_ + "absent/a", folder_ + "absent"));
 }
 
-TEST_F(OutputPathsTest, WhatIsThereIsNotNew) {
-  EXPECT_TRUE(CheckIsNew(folder_ + "absent").ok());
-  EXPECT_TRUE(CheckIsNew(folder_ + "dangling").ok());
-  for (const char* path : {"a", "to_to_a"}) {
-    EXPECT_EQ(CheckIsNew(folder_ + path).message(),
-              folder_ + path + ": exists already; expected the name of a new file");
+TEST_F(OutputPathsTest, WhatIsThereIsReplacedByItsKindOrByForce) {
+  const auto write = [this](const char* name, const std::string& text) {
+    std::ofstream(folder_ + name, std::ios::binary) << text;
+    return folder_ + name;
+  };
+  const std::string picture = write("picture", "<svg xmlns=\"http://www.w3.org/2000/svg\">");
+  const std::string rows = write("rows", "position,row\n0,1\n");
+  const std::string shard = folder_ + "shard", logits = folder_ + "logits", state = folder_ + "state";
+  const std::string golden = folder_ + "golden";
+  ASSERT_TRUE(WriteTokenShard(shard, {1, 2, 3}).ok());
+  const Tensor tensor(DType::kF32, {1});
+  ASSERT_TRUE(WriteSafetensors(logits, {{"hidden_after_layer_0", tensor.view()}, {"logits", tensor.view()}}).ok());
+  ASSERT_TRUE(WriteSafetensors(state, {{"cache.0.x", tensor.view()}}).ok());
+  ASSERT_TRUE(WriteSafetensors(golden, {{"input_ids", tensor.view()}, {"logits", tensor.view()}}).ok());
+  const std::string empty = write("empty", "");
+  const std::vector<std::pair<OutputKind, std::string>> kinds = {
+      {OutputKind::kPicture, picture}, {OutputKind::kRowList, rows}, {OutputKind::kTokenShard, shard},
+      {OutputKind::kLogits, logits},   {OutputKind::kState, state},  {OutputKind::kSnapshot, ""},
+      {OutputKind::kModel, ""}};
+  for (const auto& [kind, own] : kinds) {
+    EXPECT_TRUE(CheckOutput(folder_ + "absent", kind, false).ok());
+    EXPECT_TRUE(CheckOutput(folder_ + "dangling", kind, false).ok());
+    for (const std::string& path : {picture, rows, shard, logits, state, golden, empty, folder_ + "to_to_a"}) {
+      const absl::Status status = CheckOutput(path, kind, false);
+      EXPECT_EQ(status.ok(), path == own) << path << ": " << status;
+      if (!status.ok()) {
+        EXPECT_EQ(status.code(), absl::StatusCode::kAlreadyExists);
+        EXPECT_THAT(std::string(status.message()), HasSubstr(path + ": exists already"));
+        EXPECT_THAT(std::string(status.message()), HasSubstr("--force"));
+      }
+      EXPECT_TRUE(CheckOutput(path, kind, true).ok()) << path;
+    }
+    for (const std::string& path : {folder_ + "sub", std::string("/dev/null")}) {
+      EXPECT_FALSE(CheckOutput(path, kind, true).ok()) << path;
+    }
   }
-  EXPECT_FALSE(CheckIsNew(folder_ + "sub").ok());
-  EXPECT_FALSE(CheckIsNew("/dev/null").ok());
-}
-
-TEST_F(OutputPathsTest, OnlySnapshotsMayBeReplaced) {
-  EXPECT_TRUE(CheckIsNewOrSnapshot(folder_ + "absent").ok());
-  std::ofstream(folder_ + "empty");
-  for (const char* path : {"a", "to_a", "empty"}) {
-    EXPECT_THAT(std::string(CheckIsNewOrSnapshot(folder_ + path).message()),
-                HasSubstr(folder_ + path + ": exists already and is no snapshot"));
-  }
-  EXPECT_FALSE(CheckIsNewOrSnapshot(folder_ + "sub").ok());
 }
 
 }  // namespace

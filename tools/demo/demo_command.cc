@@ -50,6 +50,7 @@ struct DemoFlags {
   int64_t tokens = 16384;
   std::string spec;
   std::string out = "kvm_demo.svg";
+  bool force = false;
   bool json = false;
 };
 
@@ -189,6 +190,7 @@ absl::Status RunDemo(absl::Span<const std::string> args, Console& console) {
   flags.Int64("tokens", &values.tokens, kMinTokens, 1 << 20, "tokens to read");
   flags.String("spec", &values.spec, "FILE", "another stack, as .textproto");
   flags.String("out", &values.out, "FILE", "the picture (SVG)");
+  DefineForceFlag(flags, &values.force);
   flags.Bool("json", &values.json, "print the table as JSON");
   DefineRuntimeFlags(flags, &values.model);
   RETURN_IF_ERROR(flags.Parse(args));
@@ -197,7 +199,7 @@ absl::Status RunDemo(absl::Span<const std::string> args, Console& console) {
     return flags.Wrong("--out and --spec are the same file; expected different ones");
   }
   // Found out now rather than after a minute.
-  RETURN_IF_ERROR(AtomicFile::Create(values.out).status());
+  RETURN_IF_ERROR(CheckOutput(values.out, OutputKind::kPicture, values.force));
 
   const absl::Time start = absl::Now();
   // Until the picture is written.

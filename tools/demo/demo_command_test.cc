@@ -9,7 +9,7 @@
 #include "kvm/io/tokenizer/byte_level_bpe.h"
 #include "kvm/model/stack/stack_spec.h"
 #include "nlohmann/json.hpp"
-#include "tools/command_testing.h"
+#include "testing/command_testing.h"
 #include "tools/demo/demo_data.h"
 
 namespace kvm {
@@ -65,6 +65,10 @@ TEST_F(DemoCommandTest, BringsItsOwnStackTextAndTokenizer) {
 }
 
 TEST_F(DemoCommandTest, RefusesBeforeTheWorkBegins) {
+  WriteAll(Path("precious"), "width: 64");
+  EXPECT_EQ(Run({"demo", "--out=" + Path("precious")}), 1);
+  EXPECT_THAT(err_, HasSubstr("exists already and is no picture (SVG); expected a new file"));
+  EXPECT_EQ(ReadAll(Path("precious")), "width: 64");
   EXPECT_EQ(Run({"demo", "--tokens=10"}), 2);
   EXPECT_EQ(Run({"demo", "--tokens=1000000", "--out=" + Path("svg")}), 2);
   EXPECT_THAT(err_, HasSubstr("the demo's text has "));

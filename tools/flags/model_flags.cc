@@ -142,6 +142,7 @@ absl::StatusOr<LoadedModel> LoadModel(const FlagSet& flags, const ModelFlags& va
   RETURN_IF_ERROR(CheckStateFits(opened.model.spec, loaded.options.state, 1, 1));
   ASSIGN_OR_RETURN(loaded.model, LanguageModel::Create(opened.model.spec, *opened.model.weights, loaded.options));
   loaded.tokenizer_path = opened.model.tokenizer_path;
+  loaded.end_tokens = opened.model.end_tokens;
   if (identify) {
     loaded.identity = IdentifyModel(opened.model.spec, *opened.model.weights, opened.fingerprint, loaded.options);
   }

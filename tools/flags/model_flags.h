@@ -15,7 +15,7 @@
 #include "kvm/kernels/dtype.h"
 #include "kvm/kernels/thread_pool.h"
 #include "kvm/model/language_model.h"
-#include "kvm/state/snapshot/model_identity.h"
+#include "kvm/state/model_identity.h"
 #include "tools/cli/console.h"
 #include "tools/cli/flag_set.h"
 
@@ -61,7 +61,8 @@ absl::StatusOr<ModelOptions> ResolveModelOptions(const FlagSet& flags, const Mod
 struct LoadedModel {
   std::unique_ptr<LanguageModel> model;
   ModelOptions options;
-  std::string tokenizer_path;  // empty when the model brings none
+  std::string tokenizer_path;       // empty when the model brings none
+  std::vector<int32_t> end_tokens;  // that its config files say, its tokenizer apart
   // What its states belong to, where LoadModel was asked for it.
   std::optional<ModelIdentity> identity;
 };

@@ -4,7 +4,7 @@
 #include <string>
 
 #include "absl/status/status.h"
-#include "kvm/state/snapshot/model_identity.h"
+#include "kvm/state/model_identity.h"
 
 namespace kvm {
 

@@ -101,12 +101,13 @@ absl::Status CheckStoreFlags(const FlagSet& flags, const StoreFlags& values) {
 }
 
 absl::StatusOr<std::unique_ptr<StateStore>> OpenStore(const StoreFlags& values, const LoadedModel& loaded,
-                                                      Console& console) {
+                                                      ExecutionContext& context, Console& console) {
   StateStoreOptions options;
   options.folder = values.folder;
   options.memory_budget = MemoryBudget();
   options.snapshot_budget = ParseByteSize(values.bytes).value_or(0);
   options.retention = RetentionOf(values);
+  options.pool = &context.pool;
   StoreModel about;
   const LanguageModel* const model = loaded.model.get();
   const ModelOptions of_model = loaded.options;

@@ -11,7 +11,7 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "kvm/kernels/execution_context.h"
-#include "kvm/state/snapshot/model_identity.h"
+#include "kvm/state/model_identity.h"
 #include "kvm/state/snapshot/session.h"
 #include "kvm/state/store/state_store.h"
 #include "tools/cli/console.h"
@@ -33,10 +33,11 @@ void DefineStoreFlags(FlagSet& flags, StoreFlags* values);
 // UsageError for values that mean nothing.
 absl::Status CheckStoreFlags(const FlagSet& flags, const StoreFlags& values);
 
-// Opens the store for a model that was loaded with its identity; the store must not outlive it. Says on console.err
+// Opens the store for a model that was loaded with its identity; the store must not outlive it, nor the
+// context, on whose threads files are read. Says on console.err
 // which of the folder's files are of no use. Errors as StateStore::Open.
 absl::StatusOr<std::unique_ptr<StateStore>> OpenStore(const StoreFlags& values, const LoadedModel& loaded,
-                                                      Console& console);
+                                                      ExecutionContext& context, Console& console);
 
 // Whether there is a session of this name. InvalidArgument for what is no name; NotFound, with the nearest name;
 // otherwise why its file cannot be used, and with which flags it can.

@@ -168,6 +168,7 @@ absl::Status WriteMap(const std::string& path, const SnapshotHeader& header, con
   if (IsSameFile(path, options.map)) {
     return absl::InvalidArgumentError(absl::StrCat("--map=", options.map, ": is the snapshot; expected another file"));
   }
+  RETURN_IF_ERROR(CheckOutput(options.map, is_csv ? OutputKind::kRowList : OutputKind::kPicture, options.force));
   ASSIGN_OR_RETURN(const RowMap map, ReadRowMap(path, header, options.layer, options.head));
   const std::string name = std::filesystem::path(path).filename().string();
   return WriteFileAtomically(options.map, is_csv ? RowMapCsv(map) : DrawRowMap(map, Printable(name)));

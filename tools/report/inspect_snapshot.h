@@ -19,6 +19,7 @@ struct InspectSnapshotOptions {
   std::string map;  // picture (.svg) or table (.csv) of rows against positions to write; empty: none
   std::optional<int64_t> layer;
   int64_t head = 0;
+  bool force = false;  // replace what is there
 };
 
 // Prints what the file holds, and writes options.map. Errors as ReadSnapshotHeader and CheckSnapshot, ReadRowMap and

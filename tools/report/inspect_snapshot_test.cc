@@ -5,7 +5,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
-#include "tools/command_testing.h"
+#include "testing/command_testing.h"
 
 namespace kvm {
 namespace {

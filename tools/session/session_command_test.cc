@@ -11,7 +11,7 @@
 #include "gtest/gtest.h"
 #include "kvm/state/store/store_folder.h"
 #include "nlohmann/json.hpp"
-#include "tools/command_testing.h"
+#include "testing/command_testing.h"
 
 namespace kvm {
 namespace {

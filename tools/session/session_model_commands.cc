@@ -9,7 +9,6 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
-#include "kvm/base/file/atomic_file.h"
 #include "kvm/base/status_macros.h"
 #include "kvm/kernels/execution_context.h"
 #include "kvm/state/snapshot/session.h"
@@ -50,7 +49,8 @@ absl::Status SaveFile(const FlagSet& flags, const SaveFlags& values, Console& co
   if (!values.model.model.empty()) {
     ExecutionContext context(static_cast<int>(values.model.threads));
     ASSIGN_OR_RETURN(const LoadedModel loaded, LoadModel(flags, values.model, context, console, /*identify=*/true));
-    const absl::Status read = ReadSnapshot(values.from, *loaded.identity, loaded.model->NewSequence()).status();
+    const absl::Status read =
+        ReadSnapshot(values.from, *loaded.identity, loaded.model->NewSequence(), &context.pool).status();
     RETURN_IF_ERROR(WithFlagsOfSnapshot(read, values.from, *loaded.identity));
   }
   RETURN_IF_ERROR(CheckSnapshot(values.from));  // before a folder is made
@@ -68,7 +68,7 @@ absl::Status SavePrompt(const FlagSet& flags, const SaveFlags& values, Console& 
   ExecutionContext context(static_cast<int>(values.model.threads));
   ASSIGN_OR_RETURN(const LoadedModel loaded, LoadModel(flags, values.model, context, console, /*identify=*/true));
   ASSIGN_OR_RETURN(const Prompt prompt, ReadPrompt(flags, values.prompt, values.model, loaded, console));
-  ASSIGN_OR_RETURN(const std::unique_ptr<StateStore> store, OpenStore(values.store, loaded, console));
+  ASSIGN_OR_RETURN(const std::unique_ptr<StateStore> store, OpenStore(values.store, loaded, context, console));
   ASSIGN_OR_RETURN(SessionLease lease, store->Create(values.name, prompt.tokens, 0));
   const int64_t reused = lease.session().state.position();
   const std::string why = WhyNothingWasReused(*store);
@@ -113,6 +113,7 @@ struct RestoreFlags {
   std::string name;
   std::string out;
   int64_t position = 0;
+  bool force = false;
 };
 
 // What the store has of a session before any model is loaded.
@@ -139,7 +140,7 @@ absl::Status RestorePosition(const FlagSet& flags, const RestoreFlags& values, c
   ASSIGN_OR_RETURN(const LoadedModel loaded, LoadModel(flags, values.model, context, console, /*identify=*/true));
   const absl::Status of_model = CheckSnapshotModel(file.header, *loaded.identity, file.path);
   RETURN_IF_ERROR(WithFlagsOfSnapshot(of_model, file.path, *loaded.identity));
-  ASSIGN_OR_RETURN(const std::unique_ptr<StateStore> store, OpenStore(values.store, loaded, console));
+  ASSIGN_OR_RETURN(const std::unique_ptr<StateStore> store, OpenStore(values.store, loaded, context, console));
   const absl::Span<const int32_t> tokens = absl::MakeConstSpan(file.tokens).first(values.position);
   ASSIGN_OR_RETURN(SessionLease lease, store->Create("", tokens, 0));
   const int64_t nearest = lease.session().state.position();
@@ -151,14 +152,13 @@ absl::Status RestorePosition(const FlagSet& flags, const RestoreFlags& values, c
   return absl::OkStatus();
 }
 
-// Whether there can be a new file --out: the store's own files are its alone.
+// Whether --out can be written: the store's own files are its alone.
 absl::Status CheckOut(const RestoreFlags& values) {
   if (IsInFolder(values.out, values.store.folder)) {
     return absl::InvalidArgumentError(
         absl::StrCat("--out=", values.out, " lies in the folder of the store; expected a path outside"));
   }
-  RETURN_IF_ERROR(CheckIsNew(values.out));
-  return AtomicFile::Create(values.out).status();
+  return CheckOutput(values.out, OutputKind::kSnapshot, values.force);
 }
 
 absl::Status Restore(const FlagSet& flags, const RestoreFlags& values, Console& console) {
@@ -185,7 +185,8 @@ absl::Status RunRestore(absl::Span<const std::string> args, Console& console) {
   DefineStoreFlags(flags, &values.store);
   DefineModelFlags(flags, &values.model);
   DefineProvenanceFlag(flags, &values.model);
-  flags.String("out", &values.out, "FILE", "the snapshot file to write, a new one");
+  flags.String("out", &values.out, "FILE", "the snapshot file to write");
+  DefineForceFlag(flags, &values.force);
   flags.Int64("position", &values.position, 1, kMaxPosition, "go back to this many tokens");
   RETURN_IF_ERROR(flags.Parse(args));
   RETURN_IF_ERROR(CheckStoreFlags(flags, values.store));

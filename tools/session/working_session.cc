@@ -7,6 +7,7 @@
 #include "kvm/base/status_macros.h"
 #include "kvm/state/snapshot/snapshot.h"
 #include "tools/cli/format.h"
+#include "tools/cli/output_paths.h"
 #include "tools/flags/snapshot_advice.h"
 
 namespace kvm {
@@ -27,16 +28,19 @@ void DefineSessionFlags(FlagSet& flags, SessionFlags* values) {
   flags.String("session", &values->session, "NAME|FILE",
                "go on with this session of the store, or without --store with this snapshot file");
   flags.String("save-session", &values->save_session, "NAME|FILE", "keep the session at the end, also after Ctrl-C");
+  DefineForceFlag(flags, &values->force);
   DefineStoreFlags(flags, &values->store);
 }
 
 absl::StatusOr<WorkingSession> OpenWorkingSession(const SessionFlags& values, const LoadedModel& loaded,
-                                                  absl::Span<const int32_t> prompt, Console& console) {
+                                                  absl::Span<const int32_t> prompt, ExecutionContext& context,
+                                                  Console& console) {
   WorkingSession working;
   if (values.store.folder.empty()) {
     working.own.state = loaded.model->NewSequence();
     if (!values.session.empty()) {
-      absl::StatusOr<Session> read = ReadSnapshot(values.session, *loaded.identity, std::move(working.own.state));
+      absl::StatusOr<Session> read =
+          ReadSnapshot(values.session, *loaded.identity, std::move(working.own.state), &context.pool);
       if (!read.ok()) return WithFlagsOfSnapshot(read.status(), values.session, *loaded.identity);
       working.own = *std::move(read);
       working.continued = working.own.state.position();
@@ -44,7 +48,7 @@ absl::StatusOr<WorkingSession> OpenWorkingSession(const SessionFlags& values, co
     if (!values.save_session.empty()) RETURN_IF_ERROR(AtomicFile::Create(values.save_session).status());
     return working;
   }
-  ASSIGN_OR_RETURN(working.store, OpenStore(values.store, loaded, console));
+  ASSIGN_OR_RETURN(working.store, OpenStore(values.store, loaded, context, console));
   if (!values.save_session.empty()) {
     RETURN_IF_ERROR(CheckCanSaveAs(values.store, *working.store, values.save_session));
   }

@@ -12,6 +12,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "kvm/kernels/execution_context.h"
 #include "kvm/state/snapshot/session.h"
 #include "kvm/state/store/state_store.h"
 #include "tools/cli/console.h"
@@ -25,6 +26,7 @@ namespace kvm {
 struct SessionFlags {
   std::string session;
   std::string save_session;
+  bool force = false;  // of files
   StoreFlags store;
 
   // Whether any of it was asked for, so that the model has to be identified.
@@ -50,7 +52,8 @@ struct WorkingSession {
 // any work whether --save-session can be written. Errors name the file or session: those of ReadSnapshot and
 // StateStore, and of CheckStored.
 absl::StatusOr<WorkingSession> OpenWorkingSession(const SessionFlags& values, const LoadedModel& loaded,
-                                                  absl::Span<const int32_t> prompt, Console& console);
+                                                  absl::Span<const int32_t> prompt, ExecutionContext& context,
+                                                  Console& console);
 
 // Writes --save-session, if given, and says so on console.err. Nothing is half-written.
 absl::Status SaveWorkingSession(const SessionFlags& values, const LoadedModel& loaded, WorkingSession& working,

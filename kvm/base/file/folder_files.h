@@ -10,6 +10,7 @@ inline constexpr char kConfigFile[] = "config.json";
 inline constexpr char kWeightsFile[] = "model.safetensors";
 inline constexpr char kIndexFile[] = "model.safetensors.index.json";
 inline constexpr char kTokenizerJsonFile[] = "tokenizer.json";
+inline constexpr char kGenerationConfigFile[] = "generation_config.json";
 
 }  // namespace kvm
 

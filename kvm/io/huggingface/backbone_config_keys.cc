@@ -169,7 +169,7 @@ constexpr ConfigKey kKeys[] = {
     {"early_stopping", kNoEffect},
     {"embd_pdrop", kNoEffect},
     {"encoder_no_repeat_ngram_size", kNoEffect},
-    {"eos_token_id", kNoEffect},
+    {"eos_token_id"},
     {"exponential_decay_length_penalty", kNoEffect},
     {"finetuning_task", kNoEffect},
     {"forced_bos_token_id", kNoEffect},

@@ -86,6 +86,8 @@ absl::Status WriteWeightFiles(const std::string& folder, const StackSpec& spec, 
     RETURN_IF_ERROR(WriteWeightFile(in_folder(file), shards[i], weights, writing));
     written->push_back(in_folder(file));
   }
+  // Flushing a large file may have taken a while.
+  RETURN_IF_ERROR(CheckNotCancelled(writing.cancelled));
   const nlohmann::json index = {{"metadata", {{"total_size", total}}}, {"weight_map", std::move(map)}};
   RETURN_IF_ERROR(WriteFileAtomically(in_folder(kIndexFile), index.dump(2) + "\n"));
   written->push_back(in_folder(kIndexFile));

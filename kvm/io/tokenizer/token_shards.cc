@@ -34,6 +34,16 @@ absl::Status CheckTokens(const std::string& path, absl::Span<const int32_t> toke
 
 }  // namespace
 
+bool IsTokenShard(absl::string_view bytes) {
+  if (bytes.size() < kHeaderBytes) return false;
+  const auto word = [&](size_t i) {
+    uint32_t value = 0;
+    for (size_t b = 0; b < 4; ++b) value |= static_cast<uint32_t>(static_cast<uint8_t>(bytes[4 * i + b])) << 8 * b;
+    return value;
+  };
+  return word(0) == kMagic && word(1) == kVersion && bytes.size() == kHeaderBytes + size_t{2} * word(2);
+}
+
 absl::Status WriteTokenShard(const std::string& path, absl::Span<const int32_t> tokens) {
   RETURN_IF_ERROR(CheckTokens(path, tokens));
   ASSIGN_OR_RETURN(AtomicFile file, AtomicFile::Create(path));

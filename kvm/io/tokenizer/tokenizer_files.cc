@@ -19,7 +19,7 @@ namespace fs = std::filesystem;
 constexpr char kWorldFile[] = "rwkv_vocab.txt";
 
 bool IsWorldFileName(absl::string_view name) {
-  return absl::StartsWith(name, "rwkv_vocab") && absl::EndsWith(name, ".txt");
+  return absl::StartsWith(name, "rwkv_vocab") && absl::EndsWithIgnoreCase(name, ".txt");
 }
 
 }  // namespace

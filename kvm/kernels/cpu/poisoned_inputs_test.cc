@@ -11,7 +11,7 @@
 #include "kvm/kernels/cpu/pointwise/norms.h"
 #include "kvm/kernels/cpu/pointwise/rotary.h"
 #include "kvm/kernels/cpu/pointwise/token_shift.h"
-#include "kvm/kernels/cpu/poisoned_inputs_testing.h"
+#include "kvm/kernels/cpu/vectors/poisoned_inputs_testing.h"
 #include "kvm/kernels/thread_pool.h"
 
 namespace kvm {

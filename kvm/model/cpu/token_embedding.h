@@ -6,7 +6,7 @@
 #include "absl/types/span.h"
 #include "kvm/kernels/panels_view.h"
 #include "kvm/kernels/tensor.h"
-#include "kvm/model/mixers/model_options.h"
+#include "kvm/model/stack/model_options.h"
 #include "kvm/model/weights/weight_source.h"
 
 namespace kvm {

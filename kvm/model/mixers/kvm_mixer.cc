@@ -11,10 +11,10 @@
 #include "kvm/kernels/cpu/slot_update.h"
 #include "kvm/model/mixers/chunk_pieces.h"
 #include "kvm/model/mixers/kvm_state.h"
-#include "kvm/model/mixers/model_options.h"
 #include "kvm/model/mixers/qkv_projection.h"
 #include "kvm/model/mixers/restored_readout.h"
 #include "kvm/model/mixers/row_blocks.h"
+#include "kvm/model/stack/model_options.h"
 #include "kvm/model/stack/stack_spec.h"
 #include "kvm/state/slot_budget.h"
 

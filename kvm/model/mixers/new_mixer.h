@@ -4,7 +4,7 @@
 #include <memory>
 
 #include "kvm/model/mixers/mixer.h"
-#include "kvm/model/mixers/model_options.h"
+#include "kvm/model/stack/model_options.h"
 #include "kvm/model/stack/stack.pb.h"
 #include "kvm/model/weights/layer_weights.h"
 

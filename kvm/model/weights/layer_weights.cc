@@ -5,13 +5,13 @@
 #include <optional>
 
 #include "absl/strings/str_cat.h"
-#include "glog/logging.h"
+#include "kvm/base/check.h"
 
 namespace kvm {
 
 const TensorView& LayerWeights::Get(const std::string& full_name) const {
   const TensorView* tensor = source_.Find(full_name);
-  CHECK(tensor != nullptr) << source_.Description() << " has no " << full_name;
+  if (tensor == nullptr) Check(false, absl::StrCat(full_name, " in ", source_.Description()).c_str());
   return *tensor;
 }
 

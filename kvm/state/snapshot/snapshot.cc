@@ -7,7 +7,6 @@
 #include "kvm/base/file/mapped_file.h"
 #include "kvm/base/file/utf8.h"
 #include "kvm/base/status_macros.h"
-#include "kvm/state/finite_tensors.h"
 #include "kvm/state/snapshot/snapshot_layout.h"
 #include "kvm/state/state_fields.h"
 
@@ -56,17 +55,8 @@ absl::StatusOr<std::vector<int32_t>> TokensOf(const SnapshotLayout& layout, absl
   return tokens;
 }
 
-// That the state's numbers are such.
-absl::Status CheckState(const SnapshotLayout& layout, absl::string_view file, const std::string& path) {
-  for (const SnapshotSection& section : layout.header.tensors()) {
-    const absl::Status finite = CheckFinite({section.name(), ViewOf(section, layout, file)});
-    if (!finite.ok()) return absl::Status(finite.code(), absl::StrCat(path, ": ", Printable(finite.message(), 1000)));
-  }
-  return absl::OkStatus();
-}
-
 absl::Status RestoreState(const SnapshotLayout& layout, absl::string_view file, const std::string& path,
-                          SequenceState* state) {
+                          ThreadPool* pool, SequenceState* state) {
   StateFields fields;
   for (const SnapshotNumber& number : layout.header.numbers()) {
     fields.numbers.push_back({number.name(), number.value()});
@@ -75,7 +65,7 @@ absl::Status RestoreState(const SnapshotLayout& layout, absl::string_view file, 
     fields.tensors.push_back({tensor.name(), ViewOf(tensor, layout, file)});
   }
   const StateReader reader(fields);
-  absl::Status restored = state->Restore(reader);
+  absl::Status restored = state->Restore(reader, pool);
   if (restored.ok()) restored = reader.Finish();
   if (!restored.ok()) return absl::Status(restored.code(), absl::StrCat(path, ": ", restored.message()));
   if (state->position() == layout.header.position()) return absl::OkStatus();
@@ -85,18 +75,18 @@ absl::Status RestoreState(const SnapshotLayout& layout, absl::string_view file, 
 
 }  // namespace
 
-absl::StatusOr<Session> ReadSnapshot(const std::string& path, const ModelIdentity& identity, SequenceState fresh) {
+absl::StatusOr<Session> ReadSnapshot(const std::string& path, const ModelIdentity& identity, SequenceState fresh,
+                                     ThreadPool* pool) {
   ASSIGN_OR_RETURN(const MappedFile file, MappedFile::Open(path));
   const absl::string_view bytes = BytesOf(file);
   ASSIGN_OR_RETURN(const SnapshotLayout layout, ParseSnapshot(bytes, path));
   RETURN_IF_ERROR(CheckIdentity(layout.header.model(), identity, path));
-  RETURN_IF_ERROR(CheckData(layout, bytes, path));
-  RETURN_IF_ERROR(CheckState(layout, bytes, path));
+  RETURN_IF_ERROR(CheckData(layout, bytes, path, pool));
   Session session;
   ASSIGN_OR_RETURN(session.tokens, TokensOf(layout, bytes, path));
   if (layout.header.has_logits()) session.logits = ReadFloats(ViewOf(layout.header.logits(), layout, bytes));
   if (layout.header.has_sampler()) session.sampler = ToSamplerState(layout.header.sampler());
-  RETURN_IF_ERROR(RestoreState(layout, bytes, path, &fresh));
+  RETURN_IF_ERROR(RestoreState(layout, bytes, path, pool, &fresh));
   session.state = std::move(fresh);
   return session;
 }
@@ -137,8 +127,7 @@ absl::StatusOr<std::vector<int32_t>> ReadSnapshotInts(const std::string& path, a
 absl::Status CheckSnapshot(const std::string& path) {
   ASSIGN_OR_RETURN(const MappedFile file, MappedFile::Open(path));
   ASSIGN_OR_RETURN(const SnapshotLayout layout, ParseSnapshot(BytesOf(file), path));
-  RETURN_IF_ERROR(CheckData(layout, BytesOf(file), path));
-  RETURN_IF_ERROR(CheckState(layout, BytesOf(file), path));
+  RETURN_IF_ERROR(CheckData(layout, BytesOf(file), path, /*pool=*/nullptr));
   return TokensOf(layout, BytesOf(file), path).status();
 }
 

@@ -16,7 +16,8 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "kvm/base/file/file_operations.h"
-#include "kvm/state/snapshot/model_identity.h"
+#include "kvm/kernels/thread_pool.h"
+#include "kvm/state/model_identity.h"
 #include "kvm/state/snapshot/session.h"
 #include "kvm/state/snapshot/snapshot.pb.h"
 
@@ -33,7 +34,9 @@ absl::Status WriteSnapshot(const std::string& path, const Session& session, cons
 // or infinity in it; FailedPrecondition with
 // both fingerprints for one of another model, and with both values for one computed with other options; Unimplemented
 // for a newer version of the format, which may be intact. NotFound when there is no file.
-absl::StatusOr<Session> ReadSnapshot(const std::string& path, const ModelIdentity& identity, SequenceState fresh);
+// With a `pool` on its threads.
+absl::StatusOr<Session> ReadSnapshot(const std::string& path, const ModelIdentity& identity, SequenceState fresh,
+                                     ThreadPool* pool = nullptr);
 
 // What a snapshot says of itself, checked but for the sections' contents: cheap for a file of any size. Errors as
 // ReadSnapshot.

@@ -5,7 +5,9 @@
 
 #include <cstdint>
 #include <cstdlib>
+#include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -14,6 +16,10 @@
 #include "kvm/base/file/atomic_file.h"
 #include "kvm/base/file/content_hash.h"
 #include "kvm/base/file/mapped_file.h"
+#include "kvm/kernels/thread_pool.h"
+#include "kvm/state/copy_on_write.h"
+#include "kvm/state/mixer_state.h"
+#include "kvm/state/sequence_state.h"
 #include "kvm/state/snapshot/snapshot.h"
 #include "kvm/state/snapshot/snapshot_testing.h"
 
@@ -67,6 +73,29 @@ void BM_ReadSnapshot(benchmark::State& state) {
   unlink(path.c_str());
 }
 
+// A sequence of as many layers as models have, which threads share.
+SequenceState SequenceOfLayers(int64_t rows) {
+  std::vector<LayerState> layers(24);
+  for (LayerState& layer : layers) {
+    layer.mixer =
+        CopyOnWrite<MixerState>(std::make_unique<RowsState>(rows / static_cast<int64_t>(layers.size()), 0.0f));
+  }
+  return SequenceState(/*stack_id=*/42, std::move(layers));
+}
+
+// Megabytes, threads.
+void BM_ReadSnapshotOnThreads(benchmark::State& state) {
+  const std::string path = BenchmarkFile("layers");
+  Session session = TestSession(1, 1000, 0);
+  session.state = SequenceOfLayers((state.range(0) << 20) / 13);
+  session.state.Advance(1000);
+  CHECK(WriteSnapshot(path, session, TestIdentity()).ok());
+  ThreadPool pool(static_cast<int>(state.range(1)));
+  for (auto _ : state) CHECK(ReadSnapshot(path, TestIdentity(), SequenceOfLayers(0), &pool).ok());
+  SetBytes(state, session.ByteSize());
+  unlink(path.c_str());
+}
+
 void BM_ReadSnapshotHeader(benchmark::State& state) {
   const std::string path = BenchmarkFile("snapshot");
   CHECK(WriteSnapshot(path, SessionOfMegabytes(state.range(0)), TestIdentity()).ok());
@@ -105,6 +134,7 @@ void BM_ContentHash(benchmark::State& state) {
 BENCHMARK(BM_WriteSnapshot)->Arg(1)->Arg(64)->UseRealTime()->Unit(benchmark::kMillisecond);
 BENCHMARK(BM_PlainWrite)->Arg(1)->Arg(64)->UseRealTime()->Unit(benchmark::kMillisecond);
 BENCHMARK(BM_ReadSnapshot)->Arg(1)->Arg(64)->UseRealTime()->Unit(benchmark::kMillisecond);
+BENCHMARK(BM_ReadSnapshotOnThreads)->ArgsProduct({{64, 512}, {1, 2}})->UseRealTime()->Unit(benchmark::kMillisecond);
 BENCHMARK(BM_PlainRead)->Arg(1)->Arg(64)->UseRealTime()->Unit(benchmark::kMillisecond);
 BENCHMARK(BM_ReadSnapshotHeader)->Arg(64)->UseRealTime()->Unit(benchmark::kMicrosecond);
 BENCHMARK(BM_ContentHash)->Arg(64)->Unit(benchmark::kMillisecond);

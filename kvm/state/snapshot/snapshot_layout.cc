@@ -12,11 +12,17 @@
 #include "kvm/base/file/utf8.h"
 #include "kvm/base/status_macros.h"
 #include "kvm/kernels/dtype.h"
+#include "kvm/state/finite_tensors.h"
 
 namespace kvm {
 namespace {
 
 constexpr int kMaxRank = 64;
+
+// Bytes of a section that are checked before the next ones: a multiple of all elements' sizes.
+constexpr size_t kPiece = 128 << 10;
+
+constexpr char kDamaged[] = "its hash is not the one that the header states; it is damaged";
 
 absl::Status BadHeader(const std::string& path, absl::string_view why) {
   return absl::InvalidArgumentError(absl::StrCat(path, ": snapshot header: ", why));
@@ -183,19 +189,52 @@ TensorView ViewOf(const SnapshotSection& section, const SnapshotLayout& layout, 
 absl::Status CheckSection(const SnapshotSection& section, const SnapshotLayout& layout, absl::string_view file,
                           const std::string& path) {
   if (HashOf(BytesOf(section, layout, file)) == section.hash()) return absl::OkStatus();
-  return BadSection(path, section.name(), "its hash is not the one that the header states; it is damaged");
+  return BadSection(path, section.name(), kDamaged);
 }
 
-absl::Status CheckData(const SnapshotLayout& layout, absl::string_view file, const std::string& path) {
-  uint64_t end = layout.header_end;
-  for (const SnapshotSection* section : layout.Sections()) {
-    const uint64_t begin = layout.data_begin + section->offset();
-    if (!IsZero(file.substr(end, begin - end))) {
-      return BadSection(path, section->name(), "the bytes before it are not zero; the file is damaged");
+absl::Status CheckData(const SnapshotLayout& layout, absl::string_view file, const std::string& path,
+                       ThreadPool* pool) {
+  const std::vector<const SnapshotSection*> sections = layout.Sections();
+  const size_t first_tensor = sections.size() - static_cast<size_t>(layout.header.tensors_size());
+  std::vector<absl::Status> found(sections.size());
+  const auto check = [&](int64_t i) {
+    const size_t index = static_cast<size_t>(i);
+    const SnapshotSection& section = *sections[index];
+    const uint64_t begin = layout.data_begin + section.offset();
+    const uint64_t end_before = index == 0
+                                    ? layout.header_end
+                                    : layout.data_begin + sections[index - 1]->offset() + sections[index - 1]->size();
+    if (!IsZero(file.substr(end_before, begin - end_before))) {
+      found[index] = BadSection(path, section.name(), "the bytes before it are not zero; the file is damaged");
+      return;
     }
-    RETURN_IF_ERROR(CheckSection(*section, layout, file, path));
-    end = begin + section->size();
+    // Piece by piece, so that what is hashed is still at hand.
+    const absl::string_view bytes = BytesOf(section, layout, file);
+    TensorView view = ViewOf(section, layout, file);
+    ContentHash hash;
+    bool finite = true;
+    for (size_t at = 0; at < bytes.size(); at += kPiece) {
+      const absl::string_view piece = bytes.substr(at, kPiece);
+      hash.Add(piece);
+      if (index < first_tensor) continue;
+      view.shape = {static_cast<int64_t>(piece.size()) / SizeOf(view.dtype)};
+      view.data = piece.data();
+      finite = finite && AllFinite(view);
+    }
+    if (hash.Value() != section.hash()) {
+      found[index] = BadSection(path, section.name(), kDamaged);
+    } else if (!finite) {
+      const absl::Status why = CheckFinite({section.name(), ViewOf(section, layout, file)});
+      found[index] = absl::Status(why.code(), absl::StrCat(path, ": ", Printable(why.message(), 1000)));
+    }
+  };
+  const int64_t count = static_cast<int64_t>(sections.size());
+  if (pool != nullptr) {
+    pool->ParallelFor(count, check);
+  } else {
+    for (int64_t i = 0; i < count; ++i) check(i);
   }
+  for (absl::Status& status : found) RETURN_IF_ERROR(std::move(status));
   return absl::OkStatus();
 }
 

@@ -11,6 +11,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "kvm/kernels/tensor.h"
+#include "kvm/kernels/thread_pool.h"
 #include "kvm/state/snapshot/sampler_state.h"
 #include "kvm/state/snapshot/snapshot.pb.h"
 
@@ -53,8 +54,9 @@ TensorView ViewOf(const SnapshotSection& section, const SnapshotLayout& layout, 
 absl::Status CheckSection(const SnapshotSection& section, const SnapshotLayout& layout, absl::string_view file,
                           const std::string& path);
 
-// Checks all that follows the header: sections and the zeros between them. Errors as CheckSection.
-absl::Status CheckData(const SnapshotLayout& layout, absl::string_view file, const std::string& path);
+// Checks all that follows the header: sections, the zeros between them, and that the state's numbers are finite. On the
+// threads of `pool`, or without one on this thread alone. Errors as CheckSection, of the first section at fault.
+absl::Status CheckData(const SnapshotLayout& layout, absl::string_view file, const std::string& path, ThreadPool* pool);
 
 }  // namespace kvm
 

@@ -22,6 +22,7 @@
 #include "kvm/base/file/content_hash.h"
 #include "kvm/base/file/failing_file_operations.h"
 #include "kvm/base/file/mapped_file.h"
+#include "kvm/kernels/thread_pool.h"
 #include "kvm/state/snapshot/snapshot_testing.h"
 
 namespace kvm {
@@ -88,6 +89,24 @@ TEST_F(SnapshotTest, ReadsBackWhatWasWritten) {
     }
   }
   EXPECT_EQ(NumFiles(), 1);
+}
+
+TEST_F(SnapshotTest, ThreadsReadTheSameAndNameTheSameFault) {
+  const Session session = TestSession(3, 1000, 400);
+  Write(session);
+  ThreadPool pool(4, /*oversubscribe=*/true);
+  const std::string file = ReadFile(path_).value();
+  const absl::StatusOr<Session> read = ReadSnapshot(path_, TestIdentity(), FreshSequence(), &pool);
+  ASSERT_TRUE(read.ok()) << read.status();
+  EXPECT_TRUE(AreEqual(*read, session));
+  for (size_t at = 64; at < file.size(); at += 997) {
+    std::string damaged = file;
+    damaged[at] ^= 4;
+    damaged[file.size() - 1] ^= 4;  // and the last section: the first one at fault is named
+    ASSERT_TRUE(WriteFileAtomically(path_, damaged).ok());
+    const absl::StatusOr<Session> bad = ReadSnapshot(path_, TestIdentity(), FreshSequence(), &pool);
+    EXPECT_EQ(std::string(bad.status().message()), ErrorOf());
+  }
 }
 
 TEST_F(SnapshotTest, TheSameSessionGivesTheSameBytes) {

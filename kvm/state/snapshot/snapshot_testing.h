@@ -9,8 +9,8 @@
 
 #include "absl/status/status.h"
 #include "kvm/state/mixer_state.h"
+#include "kvm/state/model_identity.h"
 #include "kvm/state/sequence_state.h"
-#include "kvm/state/snapshot/model_identity.h"
 #include "kvm/state/snapshot/session.h"
 
 namespace kvm {

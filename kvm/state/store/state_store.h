@@ -25,7 +25,8 @@
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "absl/types/span.h"
-#include "kvm/state/snapshot/model_identity.h"
+#include "kvm/kernels/thread_pool.h"
+#include "kvm/state/model_identity.h"
 #include "kvm/state/snapshot/session.h"
 #include "kvm/state/store/retention.h"
 
@@ -39,6 +40,9 @@ struct StateStoreOptions {
   // not count, and stay.
   int64_t snapshot_budget = std::numeric_limits<int64_t>::max();
   Retention retention;
+  // Files are read on its threads, by one caller at a time; others that come meanwhile read on their own. Nobody else
+  // may use it while the store is called. Must outlive the store. Null: none.
+  ThreadPool* pool = nullptr;
 };
 
 // What the store has to know of a model. The functions are called from any thread that uses the store.

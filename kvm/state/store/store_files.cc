@@ -148,7 +148,10 @@ absl::Status StoreRecords::ReadFile(StoreLock& lock, const StoreRecordPtr& recor
   const std::string path = record->path;
   record->busy = true;
   lock.unlock();
-  absl::StatusOr<Session> session = ReadSnapshot(path, model.identity, model.new_sequence());
+  std::unique_lock<std::mutex> pool(pool_mutex_, std::try_to_lock);
+  absl::StatusOr<Session> session =
+      ReadSnapshot(path, model.identity, model.new_sequence(), pool.owns_lock() ? options.pool : nullptr);
+  if (pool.owns_lock()) pool.unlock();
   absl::Status read = session.status();
   std::shared_ptr<const Session> restored;
   StorePoint found;

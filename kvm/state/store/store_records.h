@@ -156,6 +156,7 @@ class StoreRecords {
   int64_t SnapshotFileBytes() const;
   void TrimRecent(StoreRecord& owner);
 
+  std::mutex pool_mutex_;  // of options.pool; never waited for, and taken without `mutex`
   std::map<const Session*, Use> in_memory_;
   absl::Status lost_snapshot_;  // why one that had to leave memory could not be written
   int64_t file_overhead_ = 0;   // bytes that a file was larger than its session at most: headers vary little

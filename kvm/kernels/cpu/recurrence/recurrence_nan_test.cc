@@ -4,11 +4,11 @@
 #include <vector>
 
 #include "gtest/gtest.h"
-#include "kvm/kernels/cpu/poisoned_inputs_testing.h"
 #include "kvm/kernels/cpu/recurrence/chunked_delta.h"
 #include "kvm/kernels/cpu/recurrence/delta_rule.h"
 #include "kvm/kernels/cpu/recurrence/short_convolution.h"
 #include "kvm/kernels/cpu/recurrence/wkv7.h"
+#include "kvm/kernels/cpu/vectors/poisoned_inputs_testing.h"
 #include "kvm/kernels/thread_pool.h"
 
 namespace kvm {

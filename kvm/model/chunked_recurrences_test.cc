@@ -10,7 +10,7 @@
 #include "gtest/gtest.h"
 #include "kvm/kernels/execution_context.h"
 #include "kvm/model/language_model.h"
-#include "kvm/model/mixers/model_options.h"
+#include "kvm/model/stack/model_options.h"
 #include "kvm/model/stack/stack_spec.h"
 #include "kvm/model/weights/initializer.h"
 

@@ -1,5 +1,5 @@
-#ifndef KVM_STATE_SNAPSHOT_MODEL_IDENTITY_H_
-#define KVM_STATE_SNAPSHOT_MODEL_IDENTITY_H_
+#ifndef KVM_STATE_MODEL_IDENTITY_H_
+#define KVM_STATE_MODEL_IDENTITY_H_
 
 #include <cstdint>
 #include <string>
@@ -21,4 +21,4 @@ struct ModelIdentity {
 
 }  // namespace kvm
 
-#endif  // KVM_STATE_SNAPSHOT_MODEL_IDENTITY_H_
+#endif  // KVM_STATE_MODEL_IDENTITY_H_

@@ -1,5 +1,5 @@
-#ifndef KVM_TOOLS_COMMAND_TESTING_H_
-#define KVM_TOOLS_COMMAND_TESTING_H_
+#ifndef KVM_TESTING_COMMAND_TESTING_H_
+#define KVM_TESTING_COMMAND_TESTING_H_
 
 #include <cmath>
 #include <cstdint>
@@ -82,4 +82,4 @@ class CommandFixture : public ::testing::Test {
 
 }  // namespace kvm
 
-#endif  // KVM_TOOLS_COMMAND_TESTING_H_
+#endif  // KVM_TESTING_COMMAND_TESTING_H_

@@ -1,5 +1,5 @@
-#ifndef KVM_KERNELS_CPU_POISONED_INPUTS_TESTING_H_
-#define KVM_KERNELS_CPU_POISONED_INPUTS_TESTING_H_
+#ifndef KVM_KERNELS_CPU_VECTORS_POISONED_INPUTS_TESTING_H_
+#define KVM_KERNELS_CPU_VECTORS_POISONED_INPUTS_TESTING_H_
 
 // Every input of a kernel poisoned in turn: NaN comes out where the element is read, and no bit changes elsewhere.
 
@@ -81,4 +81,4 @@ inline void ExpectNanComesOut(const PoisonedKernel& kernel) {
 
 }  // namespace kvm
 
-#endif  // KVM_KERNELS_CPU_POISONED_INPUTS_TESTING_H_
+#endif  // KVM_KERNELS_CPU_VECTORS_POISONED_INPUTS_TESTING_H_

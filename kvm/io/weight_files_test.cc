@@ -152,5 +152,21 @@ TEST_F(WeightFilesTest, AFailureLeavesNothing) {
   EXPECT_THAT(Files("m"), ElementsAre(taken));
 }
 
+TEST_F(WeightFilesTest, InterruptionsAreHeardBetweenFilesToo) {
+  ModelWriteOptions options;
+  options.max_shard_bytes = 60000;
+  const size_t count =
+      PlanShards(TensorOrder(stack_.spec, *weights_), *weights_, std::nullopt, options.max_shard_bytes).size();
+  ASSERT_GT(count, 1u);
+  // Each file has its name only when it is whole: also the last one, after which nothing large follows.
+  for (const std::string& file : {std::string("model-00001-of-0000"), absl::StrCat("model-0000", count, "-of-0000")}) {
+    const std::string last = absl::StrCat("m/", file, count, ".safetensors");
+    options.cancelled = [&] { return fs::exists(Path(last)); };
+    const absl::Status status = WriteModelFolder(Path("m"), stack_.spec, *weights_, FolderForm::kStack, options);
+    EXPECT_EQ(status.code(), absl::StatusCode::kCancelled) << status;
+    EXPECT_FALSE(fs::exists(Path("m"))) << file;
+  }
+}
+
 }  // namespace
 }  // namespace kvm

@@ -1,5 +1,5 @@
-#ifndef KVM_MODEL_MIXERS_MODEL_OPTIONS_H_
-#define KVM_MODEL_MIXERS_MODEL_OPTIONS_H_
+#ifndef KVM_MODEL_STACK_MODEL_OPTIONS_H_
+#define KVM_MODEL_STACK_MODEL_OPTIONS_H_
 
 #include "kvm/kernels/dtype.h"
 #include "kvm/kernels/weight_type.h"
@@ -23,4 +23,4 @@ inline DType WindowDType(DType state) { return state == DType::kI8 ? DType::kBF1
 
 }  // namespace kvm
 
-#endif  // KVM_MODEL_MIXERS_MODEL_OPTIONS_H_
+#endif  // KVM_MODEL_STACK_MODEL_OPTIONS_H_

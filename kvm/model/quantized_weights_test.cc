@@ -17,7 +17,7 @@
 #include "kvm/kernels/int8_panels.h"
 #include "kvm/kernels/tensor.h"
 #include "kvm/model/language_model.h"
-#include "kvm/model/mixers/model_options.h"
+#include "kvm/model/stack/model_options.h"
 #include "kvm/model/stack/stack_spec.h"
 #include "testing/conformance/model_runs.h"
 #include "testing/conformance/random_weights.h"

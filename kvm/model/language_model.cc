@@ -101,8 +101,9 @@ LanguageModel::~LanguageModel() = default;
 
 absl::StatusOr<std::unique_ptr<LanguageModel>> LanguageModel::Create(const StackSpec& spec, const WeightSource& weights,
                                                                      const ModelOptions& options) {
-  RETURN_IF_ERROR(ValidateStack(spec));
-  RETURN_IF_ERROR(CheckWeights(spec, weights));
+  RETURN_IF_ERROR(ValidateStack(spec, KindsOf(options)));
+  RETURN_IF_ERROR(CheckMixers(spec, options));
+  RETURN_IF_ERROR(CheckWeights(spec, weights, KindsOf(options)));
   if (options.state != DType::kF32 && options.state != DType::kBF16 && options.state != DType::kI8) {
     return absl::InvalidArgumentError(
         absl::StrCat("state dtype: got ", Name(options.state), ", expected F32, BF16 or I8"));
@@ -136,7 +137,7 @@ absl::StatusOr<std::unique_ptr<LanguageModel>> LanguageModel::Create(const Stack
     layer.c_proj = block.Matrix("mlp.c_proj.weight");
     if (spec.mlp_token_shift()) layer.mlp_x_k = block.Vector("mlp.x_k");
     if (spec.block_lambdas()) layer.lambdas = block.Vector("lambdas");
-    if (const int anchor = AnchorLayer(spec, i); anchor >= 0) {
+    if (const int anchor = AnchorLayer(spec, i, KindsOf(options)); anchor >= 0) {
       auto& anchors = impl->anchors;
       const auto known = std::find(anchors.begin(), anchors.end(), anchor);
       layer.anchor = static_cast<int>(known - anchors.begin());

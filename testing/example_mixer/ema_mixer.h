@@ -19,7 +19,6 @@
 #include "kvm/model/stack/stack_problems.h"
 #include "kvm/model/state_size.h"
 #include "kvm/model/weights/layer_weights.h"
-#include "kvm/model/weights/mixer_parameters.h"
 #include "kvm/model/weights/parameters.h"
 #include "testing/example_mixer/decay_average.pb.h"
 

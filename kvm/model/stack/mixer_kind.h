@@ -125,15 +125,18 @@ struct MixerKind {
   // Names of fields whose absence means something else than their default.
   absl::Span<const absl::string_view> meaningful_fields;
   // Tensors that published files hold although nothing reads them.
-  std::vector<std::string> (*unread_tensors)(const MixerSpec& mixer, int64_t width, const std::string& prefix) = nullptr;
+  std::vector<std::string> (*unread_tensors)(const MixerSpec& mixer, int64_t width,
+                                             const std::string& prefix) = nullptr;
   // Takes over the sizes that only a model's tensors say.
   void (*adopt_sizes)(FindShape find, MixerSpec* mixer) = nullptr;
   // Whether state_size is an upper bound.
   bool (*is_upper_bound)(const MixerSpec& mixer) = nullptr;
-  // Tokens of the blocks in which a state keeps its window or pending tokens, which the first token takes whole, and how
-  // the field is called.
+  // Tokens of the blocks in which a state keeps its window or pending tokens, which the first token takes whole, and
+  // how the field is called.
   int64_t (*chunk_len)(const MixerSpec& mixer) = nullptr;
   const char* chunk_field = "chunk_len";
+  // Whether ModelOptions::chunked_recurrences changes how it is computed.
+  bool is_recurrence = false;
   // Letters of `kvm build --pattern`.
   absl::Span<const MixerPattern> patterns;
 };

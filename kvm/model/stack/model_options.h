@@ -6,6 +6,9 @@
 
 namespace kvm {
 
+class CpuMixers;
+class MixerKinds;
+
 struct ModelOptions {
   WeightType weights = WeightType::kAsStored;
   DType state = DType::kF32;  // of readout rows and windows: kF32, kBF16, or kI8 for rows of integers
@@ -15,6 +18,10 @@ struct ModelOptions {
   bool chunked_recurrences = false;
   // KVM states record the row that every token went to, four bytes for a token and key/value head. Changes no result.
   bool provenance = false;
+  // The kinds of mixer that the stack may have (mixer_kind.h), and how the CPU computes them (cpu_mixers.h). Null:
+  // those that come with the library. Both outlive the model.
+  const MixerKinds* kinds = nullptr;
+  const CpuMixers* cpu_mixers = nullptr;
 };
 
 // The dtype of windows and caches of uncompressed keys and values beside state rows of dtype `state`: integers are for

@@ -1,7 +1,17 @@
 #ifndef KVM_MODEL_STACK_PARAMETER_H_
 #define KVM_MODEL_STACK_PARAMETER_H_
 
-// One tensor of a stack, and how kinds of mixer list theirs.
+// One tensor of a stack, and how kinds of mixer list theirs, under the names of the published checkpoints.
+//
+// New ones begin as in the published training code. With D the width, L layers, layer l, and i = 0..n−1 the channel of
+// a vector of n:
+//   matrices       orthogonal: gain 1 but for what turns gates; block outputs zero, otherwise as gain 1
+//   low rank pairs first matrix zero, second orthogonal with gain 0.1·max(1, sqrt(rank/outputs))
+//   shift mixes    x_z[i] = 1 − (i/n)^(e·(1 − l/L)), e = 0.2 for q, r, g; 0.7 for k, v; 0.9 for w, a: early layers and
+//                  low channels look at the token before most
+//   value gates    v_gate0[i], v0[i] = 0.73 − 0.4·(i/(n−1) − 1/2); lamb 0.5
+//   norms          weights 1 and biases 0
+// What a kind has beside these stands in its file (kvm/model/stack/kinds).
 
 #include <cstdint>
 #include <functional>

@@ -6,13 +6,16 @@
 #include "kvm/base/format_count.h"
 #include "kvm/model/stack/kinds/kinds.h"
 #include "kvm/model/stack/kinds/projections.h"
+#include "kvm/model/stack/model_options.h"
 #include "kvm/state/block_window.h"
 
 namespace kvm {
 namespace {
 
 const ProjectionSpec& AttentionProjections(const MixerSpec& mixer) { return mixer.attention().projections(); }
-ProjectionSpec* MutableAttentionProjections(MixerSpec* mixer) { return mixer->mutable_attention()->mutable_projections(); }
+ProjectionSpec* MutableAttentionProjections(MixerSpec* mixer) {
+  return mixer->mutable_attention()->mutable_projections();
+}
 
 void CheckAttention(const MixerSpec& mixer, int64_t width, const std::string& path, StackChecker* check) {
   const AttentionSpec& spec = mixer.attention();
@@ -45,9 +48,8 @@ MixerCost CostOfAttention(const MixerSpec& mixer, int64_t width, DType dtype, in
 
 std::string DescribeAttention(const MixerSpec& mixer, int64_t width) {
   const AttentionSpec& spec = mixer.attention();
-  const std::string title = spec.has_window()
-                                ? absl::StrCat("attention over ", FormatCounted(spec.window(), "token"))
-                                : "full attention";
+  const std::string title =
+      spec.has_window() ? absl::StrCat("attention over ", FormatCounted(spec.window(), "token")) : "full attention";
   return absl::StrCat(title, ", ", DescribeHeads(spec.projections(), width), DescribeRotary(spec.projections()));
 }
 

@@ -1,18 +1,22 @@
 // Causal attention over the last chunks and the first tokens.
 
+#include "kvm/state/block_window.h"
+
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
 #include "kvm/base/format_count.h"
 #include "kvm/model/stack/kinds/kinds.h"
 #include "kvm/model/stack/kinds/projections.h"
-#include "kvm/state/block_window.h"
+#include "kvm/model/stack/model_options.h"
 
 namespace kvm {
 namespace {
 
 const ProjectionSpec& BlockWindowProjections(const MixerSpec& mixer) { return mixer.block_window().projections(); }
-ProjectionSpec* MutableBlockWindowProjections(MixerSpec* mixer) { return mixer->mutable_block_window()->mutable_projections(); }
+ProjectionSpec* MutableBlockWindowProjections(MixerSpec* mixer) {
+  return mixer->mutable_block_window()->mutable_projections();
+}
 
 void CheckBlockWindow(const MixerSpec& mixer, int64_t width, const std::string& path, StackChecker* check) {
   const BlockWindowSpec& spec = mixer.block_window();

@@ -1,5 +1,16 @@
 // The two delta rule mixers: Gated DeltaNet and Kimi Delta Attention, with the tensors' names of the
 // flash-linear-attention library.
+//
+// New ones begin so that the heads (GDN) or the key channels of each head (KDA) remember over very different lengths:
+//   A_log        log of 1 to 16, evenly spaced over the value heads; 0 (A = 1) with a decay lower bound
+//   dt_bias      inverse softplus of dt, from 0.001 to 0.1 in even ratios over the value heads (GDN) or over each
+//   head's
+//                key channels (KDA), so that a projection of 0 decays by exp(−A·dt); with a lower bound L
+//                logit(min(dt/|L|, 1/2)), for a decay of exp(−dt)
+//   conv1d       weights uniform in ±1/sqrt(size), biases 0
+//   matrices     orthogonal: gain 1; b_proj, a_proj, f_proj.1 and KDA's g_proj.1, which turn gates, 0.1;
+//                o_proj a block output
+//   o_norm 1, g_proj.1.bias 0
 
 #include <algorithm>
 #include <cmath>
@@ -200,6 +211,7 @@ void SetDeltaNetFacts(MixerKind* kind) {
     const int64_t history = spec.history() * (2 * spec.qk_width() + spec.value_width());
     return StateSize{0, (matrices + history) * kFloatBytes};
   };
+  kind->is_recurrence = true;
   // Per state element: 1 for the decay and 2 each for Sᵀk, the update and Sᵀq.
   kind->token_cost = [](const MixerSpec& mixer, int64_t width, DType, int64_t) {
     const DeltaNetSpec spec = Sizes(mixer, width);

@@ -1,4 +1,5 @@
-// Key-Value Means.
+// Key-Value Means. New tensors begin as parameter.h says; key_weighting zero, so that the merge gate is 1;
+// temperatures 1.
 
 #include <algorithm>
 #include <cmath>
@@ -14,6 +15,7 @@
 #include "kvm/model/stack/kinds/kind_sizes.h"
 #include "kvm/model/stack/kinds/kinds.h"
 #include "kvm/model/stack/kinds/projections.h"
+#include "kvm/model/stack/model_options.h"
 #include "kvm/state/block_window.h"
 #include "kvm/state/slot_memory.h"
 
@@ -144,8 +146,11 @@ int64_t KvmRows(const KvmSpec& spec, const SlotBudget& budget, int64_t context) 
 
 // Of the head with most.
 int64_t MostRows(const KvmSpec& spec, int64_t context) {
+  if (spec.head_budgets().empty()) return KvmRows(spec, ToSlotBudget(spec.budget()), context);
   int64_t rows = 0;
-  for (const SlotBudget& budget : ToHeadBudgets(spec)) rows = std::max(rows, KvmRows(spec, budget, context));
+  for (const BudgetSpec& budget : spec.head_budgets()) {
+    rows = std::max(rows, KvmRows(spec, ToSlotBudget(budget), context));
+  }
   return rows;
 }
 
@@ -213,8 +218,8 @@ std::string DescribeBudget(const KvmSpec& kvm, const BudgetSpec& budget) {
 
 std::string DescribeKvm(const MixerSpec& mixer, int64_t width) {
   const KvmSpec& spec = mixer.kvm();
-  std::string text = absl::StrCat("KVM, ", DescribeHeads(spec.projections(), width), DescribeRotary(spec.projections()), ", ",
-                                  DescribeWindow(spec.window_chunks(), spec.chunk_len()), ", ");
+  std::string text = absl::StrCat("KVM, ", DescribeHeads(spec.projections(), width), DescribeRotary(spec.projections()),
+                                  ", ", DescribeWindow(spec.window_chunks(), spec.chunk_len()), ", ");
   if (spec.head_budgets().empty()) {
     absl::StrAppend(&text, DescribeBudget(spec, spec.budget()));
   } else {

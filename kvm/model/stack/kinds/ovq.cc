@@ -1,4 +1,5 @@
-// Online vector quantization: attention over a dictionary of centroids and the chunk being filled.
+// Online vector quantization: attention over a dictionary of centroids and the chunk being filled. New
+// tensors begin as parameter.h says; beta 1.
 
 #include <algorithm>
 
@@ -8,6 +9,7 @@
 #include "kvm/model/stack/kinds/kind_sizes.h"
 #include "kvm/model/stack/kinds/kinds.h"
 #include "kvm/model/stack/kinds/projections.h"
+#include "kvm/model/stack/model_options.h"
 #include "kvm/state/block_window.h"
 #include "kvm/state/ovq_memory.h"
 

@@ -1,4 +1,9 @@
 // RWKV-7 time mixing.
+//
+// New tensors begin as parameter.h says; and, with s = i/(D−1) − 1/2 and z·|z|, z running from −1 to 1 within each
+// head:
+//   w0 = −6 + 6·(i/(D−1))^(1 + (l/(L−1))^0.3) + 0.5 + 2.5·z|z|;  a0 = −0.19 + 0.3·z|z| + 0.4·s
+//   k_k = 0.71 − 0.1·s;  k_a = 1.02;  r_k = −0.04;  ln_x.weight = ((l + 1)/L)^0.7;  key orthogonal with gain 0.1
 
 #include <algorithm>
 #include <cmath>
@@ -149,6 +154,7 @@ const MixerKind& Rwkv7Kind() {
     made.heads = Rwkv7Heads;
     made.resolve = ResolveRwkv7;
     made.adopt_sizes = AdoptRanks;
+    made.is_recurrence = true;
     made.patterns = kPatterns;
     return made;
   }();

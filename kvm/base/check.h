@@ -19,6 +19,8 @@
 
 #include <cstdint>
 
+#include "kvm/base/standard.h"
+
 namespace kvm {
 
 // Where a check stands. As a default argument, Here() is evaluated in the function that calls.

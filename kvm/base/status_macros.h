@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/status/status.h"
+#include "kvm/base/standard.h"
 
 // RETURN_IF_ERROR(Check(x));
 #define RETURN_IF_ERROR(expr)                \

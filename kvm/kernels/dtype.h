@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "absl/strings/string_view.h"
+#include "kvm/base/standard.h"
 
 namespace kvm {
 

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "absl/types/span.h"
+#include "kvm/base/standard.h"
 
 namespace kvm {
 

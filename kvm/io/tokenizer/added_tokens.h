@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "absl/strings/string_view.h"
-#include "kvm/io/tokenizer/byte_trie.h"
+#include "kvm/io/tokenizer/bytes/byte_trie.h"
 
 namespace kvm {
 

@@ -13,7 +13,7 @@
 #include "kvm/base/file/utf8.h"
 #include "kvm/base/status_macros.h"
 #include "kvm/io/tokenizer/added_tokens.h"
-#include "kvm/io/tokenizer/byte_pair_merger.h"
+#include "kvm/io/tokenizer/bytes/byte_pair_merger.h"
 #include "kvm/io/tokenizer/patterns/pre_tokenizer.h"
 #include "kvm/io/tokenizer/patterns/unicode.h"
 #include "kvm/io/tokenizer/tokenizer_json.h"

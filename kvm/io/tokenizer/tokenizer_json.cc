@@ -8,7 +8,7 @@
 #include "kvm/base/file/utf8.h"
 #include "kvm/base/status_macros.h"
 #include "kvm/io/json/strict_json.h"
-#include "kvm/io/tokenizer/byte_alphabet.h"
+#include "kvm/io/tokenizer/bytes/byte_alphabet.h"
 #include "kvm/io/tokenizer/patterns/unicode.h"
 #include "kvm/io/tokenizer/tokenizer_json_fields.h"
 

@@ -10,7 +10,7 @@
 #include "absl/strings/strip.h"
 #include "kvm/base/file/utf8.h"
 #include "kvm/base/status_macros.h"
-#include "kvm/io/tokenizer/byte_trie.h"
+#include "kvm/io/tokenizer/bytes/byte_trie.h"
 #include "kvm/io/tokenizer/python_literal.h"
 
 namespace kvm {

@@ -1,8 +1,8 @@
 #ifndef KVM_STATE_STORE_PREFIX_INDEX_H_
 #define KVM_STATE_STORE_PREFIX_INDEX_H_
 
-// Finds which stored token sequences are beginnings of a given one, by hash: whoever asks compares the tokens of what
-// is found, so that two sequences with one hash are no more than a detour.
+// Finds the stored token sequences that are beginnings of a given one, by hash. Two sequences may share a hash, so the
+// caller compares the tokens of what is found.
 
 #include <cstdint>
 #include <deque>
@@ -14,10 +14,11 @@
 
 namespace kvm {
 
-// Hashes of all beginnings, each chained to the one before: [p] is that of the first p tokens. tokens.size() + 1 long.
+// The hashes of all beginnings: element p is that of the first p tokens, and there are tokens.size() + 1. Each is made
+// from the one before.
 std::vector<uint64_t> PrefixHashes(absl::Span<const int32_t> tokens);
 
-// That of all of them: PrefixHashes(tokens).back().
+// The hash of all tokens: PrefixHashes(tokens).back().
 uint64_t HashTokens(absl::Span<const int32_t> tokens);
 
 // Thread-compatible.
@@ -25,9 +26,9 @@ class PrefixIndex {
  public:
   // A sequence of `position` > 0 tokens with this hash is stored as `id`. Several ids may share a hash.
   void Add(int64_t position, uint64_t hash, uint64_t id);
-  // Takes it out; it must be there.
+  // Takes a sequence out. It must be there.
   void Remove(int64_t position, uint64_t hash, uint64_t id);
-  // The same, but it was given up for want of room and Forgot() will say so, for a while.
+  // As Remove, for a sequence that was evicted: Forgot() tells of it for a while.
   void Forget(int64_t position, uint64_t hash, uint64_t id);
 
   bool empty() const { return by_position_.empty(); }
@@ -35,10 +36,11 @@ class PrefixIndex {
   // The ids stored with this position and hash.
   std::vector<uint64_t> At(int64_t position, uint64_t hash) const;
 
-  // The ids of those stored that are beginnings of what `hashes` were made of, up to all of it, longest first.
+  // The ids of the stored beginnings of the sequence that `hashes` were made of, longest first. The whole of it counts
+  // as a beginning.
   std::vector<uint64_t> Candidates(absl::Span<const uint64_t> hashes) const;
 
-  // Whether one that would have been a candidate was forgotten: one of the last kRemembered.
+  // Whether a candidate is missing because it was evicted. The last kRemembered evictions are known.
   bool Forgot(absl::Span<const uint64_t> hashes) const;
   static constexpr size_t kRemembered = 4096;
 

@@ -103,7 +103,7 @@ struct SkippedFile {
 class StoreRecords;  // internal
 struct StoreRecord;
 
-// The right to work with one session, alone. Thread-compatible; must not outlive its store.
+// Exclusive use of one session. Thread-compatible; must not outlive its store.
 class SessionLease {
  public:
   SessionLease(SessionLease&& other) noexcept;
@@ -115,7 +115,7 @@ class SessionLease {
 
   // Keeps a snapshot of the session as it is now for prompts that begin with its tokens and for Rewind(), as Retention
   // says. Cheap: at multiples of the chunk while a prompt is fed, and at the prompt's end. Errors are those of moving
-  // others to disk to make room, and the session is not the worse for it.
+  // others to disk to make room; the session is as before.
   absl::Status Offer();
 
   // The same, but the snapshot is kept for good wherever it stands, as long as there is room: for ends of prompts,

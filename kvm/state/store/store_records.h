@@ -122,7 +122,7 @@ class StoreRecords {
   // Takes a snapshot whose file cannot be read out of the store, and a damaged file out of the way.
   void SetAside(const StoreRecordPtr& record, const absl::Status& why);
 
-  // --- Room (store_room.cc).
+  // --- Memory: who may use it, and who is evicted (store_eviction.cc).
   // What a session of so many tokens takes.
   int64_t SessionBytes(int64_t tokens) const;
   // Sets memory aside for `what`, moving others to disk or giving them up. ResourceExhausted when it cannot be, with

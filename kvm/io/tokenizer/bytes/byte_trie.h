@@ -1,5 +1,5 @@
-#ifndef KVM_IO_TOKENIZER_BYTE_TRIE_H_
-#define KVM_IO_TOKENIZER_BYTE_TRIE_H_
+#ifndef KVM_IO_TOKENIZER_BYTES_BYTE_TRIE_H_
+#define KVM_IO_TOKENIZER_BYTES_BYTE_TRIE_H_
 
 #include <cstddef>
 #include <cstdint>
@@ -39,4 +39,4 @@ class ByteTrie {
 
 }  // namespace kvm
 
-#endif  // KVM_IO_TOKENIZER_BYTE_TRIE_H_
+#endif  // KVM_IO_TOKENIZER_BYTES_BYTE_TRIE_H_

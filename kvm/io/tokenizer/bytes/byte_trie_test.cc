@@ -1,4 +1,4 @@
-#include "kvm/io/tokenizer/byte_trie.h"
+#include "kvm/io/tokenizer/bytes/byte_trie.h"
 
 #include <string>
 

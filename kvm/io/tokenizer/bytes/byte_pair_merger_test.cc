@@ -1,4 +1,4 @@
-#include "kvm/io/tokenizer/byte_pair_merger.h"
+#include "kvm/io/tokenizer/bytes/byte_pair_merger.h"
 
 #include <array>
 #include <cstdint>

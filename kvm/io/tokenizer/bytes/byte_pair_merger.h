@@ -1,5 +1,5 @@
-#ifndef KVM_IO_TOKENIZER_BYTE_PAIR_MERGER_H_
-#define KVM_IO_TOKENIZER_BYTE_PAIR_MERGER_H_
+#ifndef KVM_IO_TOKENIZER_BYTES_BYTE_PAIR_MERGER_H_
+#define KVM_IO_TOKENIZER_BYTES_BYTE_PAIR_MERGER_H_
 
 #include <array>
 #include <cstdint>
@@ -52,4 +52,4 @@ class BytePairMerger {
 
 }  // namespace kvm
 
-#endif  // KVM_IO_TOKENIZER_BYTE_PAIR_MERGER_H_
+#endif  // KVM_IO_TOKENIZER_BYTES_BYTE_PAIR_MERGER_H_

@@ -1,5 +1,5 @@
-#ifndef KVM_IO_TOKENIZER_BYTE_ALPHABET_H_
-#define KVM_IO_TOKENIZER_BYTE_ALPHABET_H_
+#ifndef KVM_IO_TOKENIZER_BYTES_BYTE_ALPHABET_H_
+#define KVM_IO_TOKENIZER_BYTES_BYTE_ALPHABET_H_
 
 #include <array>
 #include <cstdint>
@@ -24,4 +24,4 @@ class ByteAlphabet {
 
 }  // namespace kvm
 
-#endif  // KVM_IO_TOKENIZER_BYTE_ALPHABET_H_
+#endif  // KVM_IO_TOKENIZER_BYTES_BYTE_ALPHABET_H_

@@ -1,4 +1,4 @@
-#include "kvm/io/tokenizer/byte_alphabet.h"
+#include "kvm/io/tokenizer/bytes/byte_alphabet.h"
 
 #include "kvm/io/tokenizer/patterns/unicode.h"
 

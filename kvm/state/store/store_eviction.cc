@@ -1,4 +1,4 @@
-// Memory of a StateStore: what may be in it, and who has to go.
+// The memory budget of a StateStore: how much a session may take, and which ones are evicted for it.
 
 #include <cassert>
 #include <set>

@@ -148,7 +148,7 @@ void SetProjections(const ProjectionSpec& spec, const MixerSpec& mixer, const st
   settings->Set(rope + "rope_theta", spec.rotary_theta(), who);
   settings->Set(kind + "_token_shift_mode", spec.token_shift() ? "rwkv" : "none", who);
   if (spec.token_shift()) settings->Set("use_tokenshift_att", true, who);
-  settings->Set("use_value_residual", spec.value_residual() != NONE, who);
+  settings->Set("use_value_residual", spec.value_residual() != ProjectionSpec::NONE, who);
   if (spec.value_residual() != ProjectionSpec::NONE) {
     const char* mode = spec.value_residual() == ProjectionSpec::RWKV     ? "rwkv"
                        : spec.value_residual() == ProjectionSpec::LINEAR ? "linear"

@@ -55,7 +55,7 @@ void FillElements(absl::Span<float> values, ThreadPool& pool, absl::FunctionRef<
   });
 }
 
-Tensor Draw(const Parameter& parameter, const InitializerOptions& options, ThreadPool& pool, const MixerKinds& kinds) {
+Tensor Draw(const Parameter& parameter, const InitializerOptions& options, ThreadPool& pool) {
   Tensor tensor(DType::kF32, parameter.shape);
   const RandomStream random(options.seed, parameter.name);
   const Initialization& initialization = parameter.initialization;

@@ -9,10 +9,9 @@
 #include "kvm/base/file/mapped_file.h"
 #include "kvm/base/status_macros.h"
 #include "kvm/io/json/json_fields.h"
-#include "kvm/model/mixers/delta_net_mixer.h"
+#include "kvm/model/mixers/new_mixer.h"
 #include "kvm/model/stack/stack_spec.h"
 #include "kvm/model/weights/layer_weights.h"
-#include "kvm/model/weights/mixer_parameters.h"
 #include "nlohmann/json.hpp"
 
 namespace kvm {
@@ -43,6 +42,26 @@ void ReadLayer(double default_expand_v, JsonFields* fields, Spec* spec) {
   spec->set_norm_epsilon(fields->Number("norm_eps", 1e-5));
 }
 
+// The kinds of layer, by their names in config.json.
+struct LayerReader {
+  const char* name;
+  void (*read)(JsonFields* fields, MixerSpec* mixer);
+};
+constexpr LayerReader kLayerReaders[] = {
+    {"gated_deltanet",
+     [](JsonFields* fields, MixerSpec* mixer) {
+       GatedDeltaNetSpec& spec = *mixer->mutable_gated_delta_net();
+       ReadLayer(2, fields, &spec);
+       spec.set_output_gate(fields->Flag("use_gate", true));
+     }},
+    {"kda",
+     [](JsonFields* fields, MixerSpec* mixer) {
+       KimiDeltaSpec& spec = *mixer->mutable_kimi_delta();
+       ReadLayer(1, fields, &spec);
+       if (fields->Find("lower_bound") != nullptr) spec.set_decay_lower_bound(fields->Number("lower_bound", -1));
+     }},
+};
+
 // A stack of this one layer, so that it is checked as all specs are.
 StackSpec ReadStack(JsonFields* fields) {
   StackSpec stack;
@@ -53,23 +72,19 @@ StackSpec ReadStack(JsonFields* fields) {
   MixerSpec& mixer = *stack.add_mixers();
   mixer.set_name("layer");
   const std::string kind = fields->Text("layer", "");
-  if (kind == "gated_deltanet") {
-    GatedDeltaNetSpec& spec = *mixer.mutable_gated_delta_net();
-    ReadLayer(2, fields, &spec);
-    spec.set_output_gate(fields->Flag("use_gate", true));
-  } else if (kind == "kda") {
-    KimiDeltaSpec& spec = *mixer.mutable_kimi_delta();
-    ReadLayer(1, fields, &spec);
-    if (fields->Find("lower_bound") != nullptr) spec.set_decay_lower_bound(fields->Number("lower_bound", -1));
-  } else {
-    fields->AddProblem("layer", "one of gated_deltanet, kda");
+  for (const LayerReader& reader : kLayerReaders) {
+    if (kind != reader.name) continue;
+    reader.read(fields, &mixer);
+    return stack;
   }
+  fields->AddProblem("layer", "one of gated_deltanet, kda");
   return stack;
 }
 
 absl::Status CheckLayerWeights(const StackSpec& stack, const SafetensorsFile& weights) {
   std::vector<Parameter> parameters;
-  AppendMixerParameters(stack.mixers(0), {0, 1, stack.width()}, "", &parameters);
+  const MixerSpec& mixer = stack.mixers(0);
+  BuiltinMixerKinds().Of(mixer).append_parameters(mixer, {0, 1, stack.width()}, "", &parameters);
   std::set<std::string> known;
   std::vector<std::string> problems;
   for (const Parameter& parameter : parameters) {
@@ -114,8 +129,7 @@ absl::StatusOr<GoldenLayer> OpenGoldenLayer(const std::string& folder, WeightTyp
   RETURN_IF_ERROR(CheckLayerWeights(stack, *layer.weights));
   const LayerWeights weights(*layer.weights, "", type);
   const MixerSpec& mixer = stack.mixers(0);
-  layer.mixer = mixer.has_kimi_delta() ? NewKimiDeltaMixer(mixer.kimi_delta(), layer.width, weights)
-                                       : NewGatedDeltaNetMixer(mixer.gated_delta_net(), layer.width, weights);
+  layer.mixer = NewMixer(mixer, stack, weights, ModelOptions());
   return layer;
 }
 

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "kvm/base/status_macros.h"
 #include "kvm/model/cpu/cpu_engine.h"
+#include "kvm/model/stack/builtin_kinds.h"
 #include "kvm/model/stack/stack_plan.h"
 #include "kvm/model/stack/stack_spec.h"
 #include "kvm/model/weights/parameters.h"
@@ -47,14 +48,14 @@ LanguageModel::~LanguageModel() = default;
 
 absl::StatusOr<std::unique_ptr<LanguageModel>> LanguageModel::Create(const StackSpec& spec, const WeightSource& weights,
                                                                      const ModelOptions& options) {
-  RETURN_IF_ERROR(ValidateStack(spec));
-  RETURN_IF_ERROR(CheckWeights(spec, weights));
+  RETURN_IF_ERROR(ValidateStack(spec, KindsOf(options)));
+  RETURN_IF_ERROR(CheckWeights(spec, weights, KindsOf(options)));
   if (options.state != DType::kF32 && options.state != DType::kBF16 && options.state != DType::kI8) {
     return absl::InvalidArgumentError(
         absl::StrCat("state dtype: got ", Name(options.state), ", expected F32, BF16 or I8"));
   }
   const EngineFactory new_engine = options.engine == nullptr ? &NewCpuEngine : options.engine;
-  ASSIGN_OR_RETURN(std::unique_ptr<Engine> engine, new_engine(MakeStackPlan(spec), weights, options));
+  ASSIGN_OR_RETURN(std::unique_ptr<Engine> engine, new_engine(MakeStackPlan(spec, KindsOf(options)), weights, options));
   const uint64_t stack_id = StackId(spec, options, *engine);
   return std::unique_ptr<LanguageModel>(new LanguageModel(spec, std::move(engine), stack_id));
 }

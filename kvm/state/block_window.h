@@ -18,6 +18,9 @@
 
 namespace kvm {
 
+// Positions in a block of the cache of full or sliding-window attention.
+inline constexpr int64_t kAttentionBlock = 256;
+
 struct BlockWindowShape {
   int64_t num_heads = 0;  // key/value heads, >= 1 as are the next two
   int64_t qk_dim = 0;

@@ -5,6 +5,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "glog/logging.h"
+#include "kvm/model/stack/builtin_kinds.h"
 #include "kvm/model/stack/stack_spec.h"
 
 namespace kvm {
@@ -247,7 +248,7 @@ bool HasRecurrence(const TestStack& stack) {
     const auto& mixers = stack.spec.mixers();
     const auto mixer =
         std::find_if(mixers.begin(), mixers.end(), [&](const MixerSpec& m) { return m.name() == layer; });
-    return mixer->has_rwkv7() || mixer->has_gated_delta_net() || mixer->has_kimi_delta();
+    return BuiltinMixerKinds().Of(*mixer).is_recurrence;
   });
 }
 

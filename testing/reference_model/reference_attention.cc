@@ -33,10 +33,10 @@ std::vector<float> Frequencies(int64_t rotary_dim, double theta) {
   return frequencies;
 }
 
-void Rotate(const std::vector<float>& frequencies, TableType table, Rows* x) {
+void Rotate(const std::vector<float>& frequencies, StackSpec::TableType table, Rows* x) {
   const auto rounded = [table](double value) {
     const float f = static_cast<float>(value);
-    return static_cast<double>(table == BFLOAT16 ? ToFloat(ToBFloat16(f)) : f);
+    return static_cast<double>(table == StackSpec::BFLOAT16 ? ToFloat(ToBFloat16(f)) : f);
   };
   for (size_t t = 0; t < x->size(); ++t) {
     Row& row = (*x)[t];
@@ -69,8 +69,8 @@ Projected ProjectWithoutNorms(const ProjectionSpec& spec, const Weights& weights
   out.num_heads = spec.num_heads();
   out.num_kv_heads = spec.has_num_kv_heads() ? spec.num_kv_heads() : spec.num_heads();
   Rows q = Linear(x, weights, "c_q"), k = Linear(x, weights, "c_k"), v = Linear(x, weights, "c_v");
-  if (spec.value_residual() == RWKV) GateValues(weights, x, anchor, &v);
-  if (spec.value_residual() == LINEAR) {
+  if (spec.value_residual() == ProjectionSpec::RWKV) GateValues(weights, x, anchor, &v);
+  if (spec.value_residual() == ProjectionSpec::LINEAR) {
     const double lamb = weights.Vector("lamb")[0];
     for (size_t t = 0; t < v.size(); ++t) {
       for (size_t i = 0; i < v[t].size(); ++i) v[t][i] = (1 - lamb) * v[t][i] + lamb * anchor[t][i];
@@ -81,7 +81,7 @@ Projected ProjectWithoutNorms(const ProjectionSpec& spec, const Weights& weights
     k = ShiftMix(k, weights.Vector("x_k"), BeforeFirst::kFirst);
     v = ShiftMix(v, weights.Vector("x_v"), BeforeFirst::kFirst);
   }
-  if (spec.value_residual() == RWKV_POST_TOKEN_SHIFT) {
+  if (spec.value_residual() == ProjectionSpec::RWKV_POST_TOKEN_SHIFT) {
     const Row mix = weights.Vector(v[0].size() == x[0].size() ? "x_v" : "x_v_hidden");
     GateValues(weights, ShiftMix(x, mix, BeforeFirst::kFirst), anchor, &v);
   }
@@ -91,7 +91,7 @@ Projected ProjectWithoutNorms(const ProjectionSpec& spec, const Weights& weights
   return out;
 }
 
-Projected Project(const ProjectionSpec& spec, TableType table, const Weights& weights, const Rows& x,
+Projected Project(const ProjectionSpec& spec, StackSpec::TableType table, const Weights& weights, const Rows& x,
                   const Rows& anchor) {
   Projected out = ProjectWithoutNorms(spec, weights, x, anchor);
   const std::vector<float> frequencies = Frequencies(spec.rotary_dim(), spec.rotary_theta());
@@ -131,7 +131,8 @@ Rows JoinHeads(const HeadRows& heads) {
   return joined;
 }
 
-Rows Attention(const AttentionSpec& spec, TableType table, const Weights& weights, const Rows& x, const Rows& anchor) {
+Rows Attention(const AttentionSpec& spec, StackSpec::TableType table, const Weights& weights, const Rows& x,
+               const Rows& anchor) {
   const Projected p = Project(spec.projections(), table, weights, x, anchor);
   HeadRows out(p.num_heads);
   for (int64_t h = 0; h < p.num_heads; ++h) {
@@ -148,7 +149,7 @@ Rows Attention(const AttentionSpec& spec, TableType table, const Weights& weight
   return Linear(JoinHeads(out), weights, "c_proj");
 }
 
-Rows BlockWindow(const BlockWindowSpec& spec, TableType table, const Weights& weights, const Rows& x,
+Rows BlockWindow(const BlockWindowSpec& spec, StackSpec::TableType table, const Weights& weights, const Rows& x,
                  const Rows& anchor) {
   const Projected p = Project(spec.projections(), table, weights, x, anchor);
   HeadRows out(p.num_heads);

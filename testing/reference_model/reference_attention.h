@@ -23,7 +23,7 @@ struct Projected {
 // Queries, keys and values with value residual and token shift.
 Projected ProjectWithoutNorms(const ProjectionSpec& spec, const Weights& weights, const Rows& x, const Rows& anchor);
 // And with layer norm and rotary embedding.
-Projected Project(const ProjectionSpec& spec, TableType table, const Weights& weights, const Rows& x,
+Projected Project(const ProjectionSpec& spec, StackSpec::TableType table, const Weights& weights, const Rows& x,
                   const Rows& anchor);
 
 // Softmax attention of one query over all keys; `scales` has one entry a key, and so has `biases` if not empty.

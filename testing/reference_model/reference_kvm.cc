@@ -141,7 +141,7 @@ class KvmHead {
 
 }  // namespace
 
-Rows Kvm(const KvmSpec& spec, TableType table, const Weights& weights, const Rows& x, const Rows& anchor,
+Rows Kvm(const KvmSpec& spec, StackSpec::TableType table, const Weights& weights, const Rows& x, const Rows& anchor,
          KvmTrace* trace) {
   const Projected p = Project(spec.projections(), table, weights, x, anchor);
   const int64_t length = static_cast<int64_t>(x.size());

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <string>
 
 #include "absl/strings/str_cat.h"
@@ -19,21 +20,72 @@ Weights LayerWeights(const Weights& weights, int layer) {
   return weights.Under(absl::StrCat("transformer.h.", layer, "."));
 }
 
-bool UsesAnchor(const MixerSpec& mixer) {
-  if (mixer.has_rwkv7()) return true;
-  if (mixer.has_gated_delta_net() || mixer.has_kimi_delta()) return false;
-  if (mixer.has_kvm()) return mixer.kvm().projections().value_residual() != NONE;
-  if (mixer.has_block_window()) return mixer.block_window().projections().value_residual() != NONE;
-  if (mixer.has_ovq()) return mixer.ovq().projections().value_residual() != NONE;
-  return mixer.attention().projections().value_residual() != NONE;
+// How the reference computes a kind of mixer.
+struct ReferenceMixer {
+  int kind = 0;  // MixerSpec's field
+  Rows (*mix)(const StackSpec& spec, const MixerSpec& mixer, const Weights& weights, const Rows& x, const Rows& anchor,
+              KvmTrace* trace) = nullptr;
+  // The value projection, applied to x0, as a value anchor.
+  Rows (*anchor_values)(const MixerSpec& mixer, const Weights& weights, const Rows& x0) = nullptr;
+  // Of kinds that mix values with an anchor as their projections say; null for kinds that have none.
+  const ProjectionSpec& (*projections)(const MixerSpec& mixer) = nullptr;
+  // Values are mixed with an anchor whatever the spec says.
+  bool always_uses_anchor = false;
+};
+
+Rows ProjectedValues(const MixerSpec&, const Weights& weights, const Rows& x0) { return Linear(x0, weights, "c_v"); }
+
+Rows DeltaNetValues(const MixerSpec&, const Weights& weights, const Rows& x0) { return Linear(x0, weights, "v_proj"); }
+
+Rows Rwkv7Values(const MixerSpec& mixer, const Weights& weights, const Rows& x0) {
+  if (!mixer.rwkv7().token_shift()) return Linear(x0, weights, "value");
+  return Linear(ShiftMix(x0, weights.Vector("x_v"), BeforeFirst::kZero), weights, "value");
 }
 
-// The value projection of a layer of this kind, applied to x0, as a value anchor.
-Rows AnchorValues(const MixerSpec& spec, const Weights& weights, const Rows& x0) {
-  if (spec.has_gated_delta_net() || spec.has_kimi_delta()) return Linear(x0, weights, "v_proj");
-  if (!spec.has_rwkv7()) return Linear(x0, weights, "c_v");
-  if (!spec.rwkv7().token_shift()) return Linear(x0, weights, "value");
-  return Linear(ShiftMix(x0, weights.Vector("x_v"), BeforeFirst::kZero), weights, "value");
+constexpr ReferenceMixer kMixers[] = {
+    {MixerSpec::kAttentionFieldNumber,
+     [](const StackSpec& spec, const MixerSpec& mixer, const Weights& weights, const Rows& x, const Rows& anchor,
+        KvmTrace*) { return Attention(mixer.attention(), spec.rotary_table(), weights, x, anchor); },
+     ProjectedValues, [](const MixerSpec& mixer) -> const ProjectionSpec& { return mixer.attention().projections(); }},
+    {MixerSpec::kKvmFieldNumber,
+     [](const StackSpec& spec, const MixerSpec& mixer, const Weights& weights, const Rows& x, const Rows& anchor,
+        KvmTrace* trace) { return Kvm(mixer.kvm(), spec.rotary_table(), weights, x, anchor, trace); },
+     ProjectedValues, [](const MixerSpec& mixer) -> const ProjectionSpec& { return mixer.kvm().projections(); }},
+    {MixerSpec::kBlockWindowFieldNumber,
+     [](const StackSpec& spec, const MixerSpec& mixer, const Weights& weights, const Rows& x, const Rows& anchor,
+        KvmTrace*) { return BlockWindow(mixer.block_window(), spec.rotary_table(), weights, x, anchor); },
+     ProjectedValues,
+     [](const MixerSpec& mixer) -> const ProjectionSpec& { return mixer.block_window().projections(); }},
+    {MixerSpec::kOvqFieldNumber,
+     [](const StackSpec&, const MixerSpec& mixer, const Weights& weights, const Rows& x, const Rows& anchor,
+        KvmTrace* trace) { return Ovq(mixer.ovq(), weights, x, anchor, trace); },
+     ProjectedValues, [](const MixerSpec& mixer) -> const ProjectionSpec& { return mixer.ovq().projections(); }},
+    {MixerSpec::kRwkv7FieldNumber,
+     [](const StackSpec&, const MixerSpec& mixer, const Weights& weights, const Rows& x, const Rows& anchor,
+        KvmTrace*) { return Rwkv7(mixer.rwkv7(), weights, x, anchor); },
+     Rwkv7Values, nullptr, /*always_uses_anchor=*/true},
+    {MixerSpec::kGatedDeltaNetFieldNumber,
+     [](const StackSpec&, const MixerSpec& mixer, const Weights& weights, const Rows& x, const Rows&, KvmTrace*) {
+       return GatedDeltaNet(mixer.gated_delta_net(), weights, x);
+     },
+     DeltaNetValues},
+    {MixerSpec::kKimiDeltaFieldNumber,
+     [](const StackSpec&, const MixerSpec& mixer, const Weights& weights, const Rows& x, const Rows&, KvmTrace*) {
+       return KimiDelta(mixer.kimi_delta(), weights, x);
+     },
+     DeltaNetValues},
+};
+
+const ReferenceMixer& ReferenceOf(const MixerSpec& mixer) {
+  const int kind = static_cast<int>(mixer.kind_case());
+  return *std::find_if(std::begin(kMixers), std::end(kMixers),
+                       [kind](const ReferenceMixer& known) { return known.kind == kind; });
+}
+
+bool UsesAnchor(const MixerSpec& mixer) {
+  const ReferenceMixer& reference = ReferenceOf(mixer);
+  if (reference.projections == nullptr) return reference.always_uses_anchor;
+  return reference.projections(mixer).value_residual() != ProjectionSpec::NONE;
 }
 
 // v_first of a layer: the value projection of the first layer with the anchor mixer, applied to the stack's input.
@@ -42,18 +94,7 @@ Rows Anchor(const StackSpec& spec, const Weights& weights, const MixerSpec& mixe
   const MixerSpec& anchor = MixerNamed(spec, mixer.has_value_anchor() ? mixer.value_anchor() : mixer.name());
   const auto first = std::find(spec.layers().begin(), spec.layers().end(), anchor.name());
   const Weights of_layer = LayerWeights(weights, static_cast<int>(first - spec.layers().begin()));
-  return AnchorValues(anchor, of_layer.Under("attn."), LayerNorm(x0, of_layer, "ln_attn"));
-}
-
-Rows Mix(const StackSpec& spec, const MixerSpec& mixer, const Weights& weights, const Rows& x, const Rows& anchor,
-         KvmTrace* trace) {
-  if (mixer.has_attention()) return Attention(mixer.attention(), spec.rotary_table(), weights, x, anchor);
-  if (mixer.has_kvm()) return Kvm(mixer.kvm(), spec.rotary_table(), weights, x, anchor, trace);
-  if (mixer.has_block_window()) return BlockWindow(mixer.block_window(), spec.rotary_table(), weights, x, anchor);
-  if (mixer.has_ovq()) return Ovq(mixer.ovq(), weights, x, anchor, trace);
-  if (mixer.has_gated_delta_net()) return GatedDeltaNet(mixer.gated_delta_net(), weights, x);
-  if (mixer.has_kimi_delta()) return KimiDelta(mixer.kimi_delta(), weights, x);
-  return Rwkv7(mixer.rwkv7(), weights, x, anchor);
+  return ReferenceOf(anchor).anchor_values(anchor, of_layer.Under("attn."), LayerNorm(x0, of_layer, "ln_attn"));
 }
 
 Rows Mlp(const StackSpec& spec, const Weights& weights, const Rows& x) {
@@ -100,7 +141,8 @@ ModelRun RunModel(const StackSpec& spec, const WeightSource& source, absl::Span<
     }
     const Rows normed = LayerNorm(x, layer, "ln_attn");
     const Rows anchor = Anchor(spec, weights, mixer, x0);
-    AddScaled(Mix(spec, mixer, layer.Under("attn."), normed, anchor, &run.trace), spec.residual_scale(), &x);
+    const Rows mixed = ReferenceOf(mixer).mix(spec, mixer, layer.Under("attn."), normed, anchor, &run.trace);
+    AddScaled(mixed, spec.residual_scale(), &x);
     AddScaled(Mlp(spec, layer.Under("mlp."), LayerNorm(x, layer, "ln_mlp")), spec.residual_scale(), &x);
     run.hidden.push_back(x);
   }

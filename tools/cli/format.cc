@@ -45,20 +45,6 @@ std::optional<int64_t> ParseByteSize(absl::string_view text) {
   return count * unit_bytes;
 }
 
-std::string FormatCount(int64_t count) {
-  std::string digits = absl::StrCat(count);
-  const size_t first = count < 0 ? 1 : 0;
-  for (size_t i = digits.size(); i > first + 3;) {
-    i -= 3;
-    digits.insert(i, ",");
-  }
-  return digits;
-}
-
-std::string FormatCounted(int64_t count, const std::string& noun) {
-  return absl::StrCat(FormatCount(count), " ", noun, count == 1 ? "" : "s");
-}
-
 std::string FormatContext(int64_t tokens) {
   constexpr int64_t kKilo = 1024;
   if (tokens >= kKilo * kKilo && tokens % (kKilo * kKilo) == 0) return absl::StrCat(tokens / (kKilo * kKilo), "M");

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/strings/string_view.h"
+#include "kvm/base/format_count.h"
 
 namespace kvm {
 
@@ -18,12 +19,6 @@ std::string FormatBytes(int64_t bytes);
 // The number of bytes in a text as kByteSizes says; none in any other, and in "0".
 std::optional<int64_t> ParseByteSize(absl::string_view text);
 inline constexpr char kByteSizes[] = "bytes such as 5GB, 500MB or 2GiB, at least 1 and at most 1048576GiB";
-
-// "1,234,567".
-std::string FormatCount(int64_t count);
-
-// "1 layer", "1,234 layers": the noun with an s unless there is just one.
-std::string FormatCounted(int64_t count, const std::string& noun);
 
 // "512", "1K", "16K", "1M" for multiples of 1024, otherwise as FormatCount.
 std::string FormatContext(int64_t tokens);

@@ -1,186 +1,72 @@
 #include "tools/flags/stack_flags.h"
 
 #include <algorithm>
-#include <cmath>
-#include <limits>
 #include <vector>
 
 #include "absl/strings/match.h"
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "absl/strings/str_split.h"
 #include "kvm/base/status_macros.h"
 #include "kvm/io/stack_file.h"
+#include "kvm/model/stack/builtin_kinds.h"
+#include "kvm/model/stack/mixer_kind.h"
+#include "kvm/model/stack/stack_limits.h"
 #include "kvm/model/stack/stack_problems.h"
 #include "kvm/model/stack/stack_spec.h"
 
 namespace kvm {
 namespace {
 
-// The largest size and the most layers that ValidateStack allows.
-constexpr int64_t kMax = int64_t{1} << 24;
-constexpr int64_t kMaxLayers = 4096;
+constexpr int64_t kMax = kMaxSpecSize;
 
-// A cap that no context reaches.
-constexpr int32_t kManyChunks = 10000;
-// What published growing states begin with.
-constexpr int32_t kMinRows = 256;
 // Channels of a head in the published configurations, and those of them with rotary embedding.
 constexpr int64_t kHeadSize = 128;
 constexpr int64_t kRotary = 64;
-// Channels of an RWKV-7 head in the published checkpoints.
-constexpr int64_t kRwkvHeadSize = 64;
 
-// The mixers of a pattern.
-struct PatternMixer {
-  char letter;
-  const char* name;   // in the spec
-  const char* title;  // in messages
-};
-constexpr PatternMixer kPatternMixers[] = {
-    {'R', "rwkv7", "RWKV-7"},
-    {'K', "kvm", "KVM"},
-    {'A', "attention", "full attention"},
-    {'S', "sliding_window", "sliding window"},
-    {'B', "block_window", "block window"},
-    {'O', "ovq", "OVQ"},
-    {'G', "gated_delta_net", "Gated DeltaNet"},
-    {'D', "kimi_delta", "Kimi Delta Attention"},
-};
-
-// "R RWKV-7, K KVM, ...".
-std::string ListPatternMixers() {
-  return absl::StrJoin(kPatternMixers, ", ", [](std::string* out, const PatternMixer& mixer) {
-    absl::StrAppend(out, std::string(1, mixer.letter), " ", mixer.title);
-  });
-}
-
-constexpr char kBudgetForms[] = "expected fixed:ROWS, sqrt:FACTOR, power:FACTOR:EXPONENT or saturation:LIMIT";
-
-// The numbers of "kind:1:2", if there are as many as wanted.
-bool ParseNumbers(const std::vector<std::string>& parts, size_t count, std::vector<double>* numbers) {
-  if (parts.size() != count + 1) return false;
-  numbers->resize(count);
-  for (size_t i = 0; i < count; ++i) {
-    if (!absl::SimpleAtod(parts[i + 1], &(*numbers)[i]) || !std::isfinite((*numbers)[i])) return false;
+std::vector<const MixerPattern*> AllPatterns() {
+  std::vector<const MixerPattern*> patterns;
+  for (const MixerKind* kind : BuiltinMixerKinds()) {
+    for (const MixerPattern& pattern : kind->patterns) patterns.push_back(&pattern);
   }
-  return true;
-}
-
-bool IsWhole(double value) {
-  return value >= 1 && value <= std::numeric_limits<int32_t>::max() && value == std::floor(value);
-}
-
-absl::StatusOr<BudgetSpec> ParseBudget(const FlagSet& flags, const StackFlags& values) {
-  const std::vector<std::string> parts = absl::StrSplit(values.budget, ':');
-  std::vector<double> numbers;
-  BudgetSpec budget;
-  if (parts[0] == "fixed" && ParseNumbers(parts, 1, &numbers) && IsWhole(numbers[0])) {
-    const int64_t rows = static_cast<int64_t>(numbers[0]);
-    budget.set_growth(BudgetSpec::FIXED);
-    budget.set_min_rows(static_cast<int32_t>(rows));
-    budget.set_max_chunks(static_cast<int32_t>((rows + values.chunk - 1) / values.chunk));
-  } else if (parts[0] == "sqrt" && ParseNumbers(parts, 1, &numbers)) {
-    budget.set_growth(BudgetSpec::POWER_LAW);
-    budget.set_factor(numbers[0]);
-    budget.set_exponent(0.5);
-    budget.set_min_rows(kMinRows);
-    budget.set_max_chunks(kManyChunks);
-  } else if (parts[0] == "power" && ParseNumbers(parts, 2, &numbers)) {
-    budget.set_growth(BudgetSpec::POWER_LAW);
-    budget.set_factor(numbers[0]);
-    budget.set_exponent(numbers[1]);
-    budget.set_min_rows(kMinRows);
-    budget.set_max_chunks(kManyChunks);
-  } else if (parts[0] == "saturation" && ParseNumbers(parts, 1, &numbers)) {
-    budget.set_growth(BudgetSpec::SATURATION);
-    budget.set_limit(numbers[0]);
-    budget.set_min_rows(1);
-    budget.set_max_chunks(kManyChunks);
-  } else {
-    return flags.Wrong(absl::StrCat("--budget=", values.budget, ": ", kBudgetForms));
-  }
-  return budget;
-}
-
-void FillProjections(const StackFlags& values, ProjectionSpec* projections) {
-  projections->set_num_heads(static_cast<int32_t>(values.heads));
-  if (values.kv_heads > 0) projections->set_num_kv_heads(static_cast<int32_t>(values.kv_heads));
-  projections->set_rotary_dim(static_cast<int32_t>(values.rotary));
-  projections->set_token_shift(values.token_shift);
-}
-
-// The sizes that the published configurations have by default: keys of 3/4 and values of 3/2 of the width.
-void FillGatedDeltaNet(const StackFlags& values, GatedDeltaNetSpec* spec) {
-  spec->set_num_heads(static_cast<int32_t>(values.heads));
-  spec->set_qk_head_dim(static_cast<int32_t>(std::max<int64_t>(1, values.width * 3 / (4 * values.heads))));
-  spec->set_v_head_dim(static_cast<int32_t>(std::max<int64_t>(1, values.width * 3 / (2 * values.heads))));
-}
-
-// Without rotary embedding, which this mixer does not have, and with as many key/value heads as heads.
-void FillOvq(const StackFlags& values, OvqSpec* spec) {
-  spec->mutable_projections()->set_num_heads(static_cast<int32_t>(values.heads));
-  spec->mutable_projections()->set_token_shift(values.token_shift);
-  spec->set_chunk_len(static_cast<int32_t>(values.ovq_chunk));
-  spec->set_max_centroids(static_cast<int32_t>(values.centroids));
-}
-
-// Makes the mixer of a letter; its name is set already.
-absl::Status FillMixer(const FlagSet& flags, const StackFlags& values, char letter, MixerSpec* mixer) {
-  switch (letter) {
-    case 'R': {
-      if (values.rwkv_heads == 0 && values.width > kRwkvHeadSize && values.width % kRwkvHeadSize != 0) {
-        return flags.Wrong(absl::StrCat("--width=", values.width, " is no multiple of ", kRwkvHeadSize,
-                                        ", the channels of an RWKV-7 head; say how many there are with --rwkv-heads"));
-      }
-      const int64_t heads =
-          values.rwkv_heads > 0 ? values.rwkv_heads : std::max<int64_t>(1, values.width / kRwkvHeadSize);
-      mixer->mutable_rwkv7()->set_num_heads(static_cast<int32_t>(heads));
-      return absl::OkStatus();
-    }
-    case 'K': {
-      KvmSpec* kvm = mixer->mutable_kvm();
-      FillProjections(values, kvm->mutable_projections());
-      kvm->set_chunk_len(static_cast<int32_t>(values.chunk));
-      kvm->set_window_chunks(static_cast<int32_t>(values.window_chunks));
-      kvm->set_num_sinks(static_cast<int32_t>(values.sinks));
-      ASSIGN_OR_RETURN(*kvm->mutable_budget(), ParseBudget(flags, values));
-      return absl::OkStatus();
-    }
-    case 'A':
-      FillProjections(values, mixer->mutable_attention()->mutable_projections());
-      return absl::OkStatus();
-    case 'S':
-      FillProjections(values, mixer->mutable_attention()->mutable_projections());
-      mixer->mutable_attention()->set_window(static_cast<int32_t>(values.sliding_window));
-      return absl::OkStatus();
-    case 'B': {
-      BlockWindowSpec* window = mixer->mutable_block_window();
-      FillProjections(values, window->mutable_projections());
-      window->set_chunk_len(static_cast<int32_t>(values.chunk));
-      window->set_window_chunks(static_cast<int32_t>(values.window_chunks));
-      window->set_num_sinks(static_cast<int32_t>(values.sinks));
-      return absl::OkStatus();
-    }
-    case 'O':
-      FillOvq(values, mixer->mutable_ovq());
-      return absl::OkStatus();
-    case 'G':
-      FillGatedDeltaNet(values, mixer->mutable_gated_delta_net());
-      return absl::OkStatus();
-    default:
-      mixer->mutable_kimi_delta()->set_num_heads(static_cast<int32_t>(values.heads));
-      return absl::OkStatus();
-  }
+  return patterns;
 }
 
 // Null for letters that stand for no mixer.
-const char* MixerName(char letter) {
-  for (const PatternMixer& mixer : kPatternMixers) {
-    if (mixer.letter == letter) return mixer.name;
+const MixerPattern* FindPattern(char letter) {
+  for (const MixerPattern* pattern : AllPatterns()) {
+    if (pattern->letter == letter) return pattern;
   }
   return nullptr;
+}
+
+// "R RWKV-7, K KVM, ...".
+std::string ListPatterns() {
+  return absl::StrJoin(AllPatterns(), ", ", [](std::string* out, const MixerPattern* pattern) {
+    absl::StrAppend(out, std::string(1, pattern->letter), " ", pattern->title);
+  });
+}
+
+// The mixer of a pattern's letter; `values` have heads.
+absl::StatusOr<MixerSpec> MakeMixer(const FlagSet& flags, const StackFlags& values, const MixerPattern& pattern) {
+  PatternSizes sizes;
+  sizes.width = values.width;
+  sizes.heads = values.heads;
+  sizes.kv_heads = values.kv_heads;
+  sizes.rwkv_heads = values.rwkv_heads;
+  sizes.rotary = values.rotary;
+  sizes.token_shift = values.token_shift;
+  sizes.chunk = values.chunk;
+  sizes.window_chunks = values.window_chunks;
+  sizes.sinks = values.sinks;
+  sizes.sliding_window = values.sliding_window;
+  sizes.centroids = values.centroids;
+  sizes.ovq_chunk = values.ovq_chunk;
+  sizes.budget = values.budget;
+  MixerSpec mixer;
+  mixer.set_name(pattern.name);
+  const absl::Status filled = pattern.fill(sizes, &mixer);
+  if (!filled.ok()) return flags.Wrong(std::string(filled.message()));
+  return mixer;
 }
 
 // The flags that describe a stack beside its mixers, and those that describe mixers.
@@ -190,8 +76,8 @@ constexpr const char* kMixerFlags[] = {"heads",         "kv-heads",  "rwkv-heads
                                        "centroids",     "ovq-chunk", "rotary",     "token-shift"};
 
 absl::Status WrongLetter(const FlagSet& flags, absl::string_view flag, char letter) {
-  return flags.Wrong(absl::StrCat(flag, ": '", std::string(1, letter),
-                                  "' is no mixer; expected letters of these: ", ListPatternMixers()));
+  return flags.Wrong(
+      absl::StrCat(flag, ": '", std::string(1, letter), "' is no mixer; expected letters of these: ", ListPatterns()));
 }
 
 // The flag that sets a field; null where none does. `path` is that of a StackProblem.
@@ -269,18 +155,14 @@ absl::StatusOr<StackSpec> StackOfPattern(const FlagSet& flags, const StackFlags&
                                     " layers in --pattern=", values.pattern));
   }
   for (const char letter : values.pattern) {
-    const char* name = MixerName(letter);
-    if (name == nullptr) {
-      return WrongLetter(flags, absl::StrCat("--pattern=", values.pattern), letter);
-    }
-    const auto has_name = [name](const MixerSpec& mixer) { return mixer.name() == name; };
+    const MixerPattern* pattern = FindPattern(letter);
+    if (pattern == nullptr) return WrongLetter(flags, absl::StrCat("--pattern=", values.pattern), letter);
+    const auto has_name = [pattern](const MixerSpec& mixer) { return mixer.name() == pattern->name; };
     if (std::none_of(spec.mixers().begin(), spec.mixers().end(), has_name)) {
-      MixerSpec* mixer = spec.add_mixers();
-      mixer->set_name(name);
-      RETURN_IF_ERROR(FillMixer(flags, values, letter, mixer));
+      ASSIGN_OR_RETURN(*spec.add_mixers(), MakeMixer(flags, values, *pattern));
     }
   }
-  for (int64_t i = 0; i < values.layers; ++i) spec.add_layers(MixerName(values.pattern[i % period]));
+  for (int64_t i = 0; i < values.layers; ++i) spec.add_layers(FindPattern(values.pattern[i % period])->name);
   spec.set_mlp_expansion(values.mlp_expansion);
   spec.set_mlp_token_shift(values.token_shift);
   if (values.residual_scale != 1) spec.set_residual_scale(values.residual_scale);
@@ -301,7 +183,7 @@ StackFlags WithHeads(const StackFlags& values) {
 void DefineStackFlags(FlagSet& flags, StackFlags* values) {
   flags.String("spec", &values->spec, "FILE", "a stack as .textproto (see kvm/model/stack/stack.proto)");
   flags.String("pattern", &values->pattern, "LETTERS",
-               absl::StrCat("mixers, repeated until --layers: ", ListPatternMixers()));
+               absl::StrCat("mixers, repeated until --layers: ", ListPatterns()));
   flags.Int64("layers", &values->layers, 1, kMaxLayers, "layers of the stack");
   flags.Int64("width", &values->width, 1, kMax, "channels of the residual stream");
   flags.Int64("heads", &values->heads, 1, kMax, "heads of all mixers but R");
@@ -352,15 +234,13 @@ absl::Status CheckNoMixerFlags(const FlagSet& flags, absl::string_view why) {
 
 absl::StatusOr<MixerSpec> MixerOfLetter(const FlagSet& flags, const StackFlags& given, char letter) {
   const StackFlags values = WithHeads(given);
-  const char* name = MixerName(letter);
-  if (name == nullptr) return WrongLetter(flags, "--replace", letter);
-  MixerSpec mixer;
-  mixer.set_name(name);
-  RETURN_IF_ERROR(FillMixer(flags, values, letter, &mixer));
+  const MixerPattern* pattern = FindPattern(letter);
+  if (pattern == nullptr) return WrongLetter(flags, "--replace", letter);
+  ASSIGN_OR_RETURN(MixerSpec mixer, MakeMixer(flags, values, *pattern));
   // Alone in a stack, so that what is wrong is what flags say.
   StackSpec spec;
   spec.set_width(static_cast<int32_t>(values.width));
-  spec.add_layers(name);
+  spec.add_layers(pattern->name);
   *spec.add_mixers() = mixer;
   RETURN_IF_ERROR(CheckStackOfFlags(flags, spec));
   return mixer;

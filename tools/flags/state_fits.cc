@@ -5,19 +5,9 @@
 #include "absl/strings/str_cat.h"
 #include "kvm/base/status_macros.h"
 #include "kvm/model/engine/state_size.h"
+#include "kvm/model/stack/builtin_kinds.h"
 
 namespace kvm {
-namespace {
-
-// Tokens of the blocks in which a mixer keeps its window or pending tokens; 0 for mixers that do not say.
-int64_t ChunkLen(const MixerSpec& mixer) {
-  if (mixer.has_kvm()) return mixer.kvm().chunk_len();
-  if (mixer.has_block_window()) return mixer.block_window().chunk_len();
-  return mixer.has_ovq() ? mixer.ovq().chunk_len() : 0;
-}
-
-}  // namespace
-
 absl::Status CheckStateFits(const StackSpec& spec, DType state_dtype, int64_t num_sequences, int64_t tokens,
                             int64_t available) {
   const auto bytes_at = [&](int64_t context) {
@@ -39,9 +29,11 @@ std::string DescribeBlockTooLarge(const StackSpec& spec, DType state_dtype, int6
     const auto layers = std::count(spec.layers().begin(), spec.layers().end(), mixer.name());
     const double bytes = static_cast<double>(num_sequences) * static_cast<double>(layers) *
                          static_cast<double>(MixerStateSize(mixer, spec.width(), state_dtype, 1).bytes);
-    if (ChunkLen(mixer) <= 1 || available == 0 || bytes <= static_cast<double>(available)) continue;
-    return absl::StrCat("mixer \"", mixer.name(), "\" begins with a whole block of ",
-                        mixer.has_ovq() ? "chunk_len (ovq_chunk_size) " : "chunk_len ", ChunkLen(mixer), " tokens");
+    const MixerKind& kind = BuiltinMixerKinds().Of(mixer);
+    const int64_t chunk_len = kind.chunk_len == nullptr ? 0 : kind.chunk_len(mixer);
+    if (chunk_len <= 1 || available == 0 || bytes <= static_cast<double>(available)) continue;
+    return absl::StrCat("mixer \"", mixer.name(), "\" begins with a whole block of ", kind.chunk_field, " ", chunk_len,
+                        " tokens");
   }
   return "";
 }

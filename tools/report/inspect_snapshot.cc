@@ -34,7 +34,7 @@ std::vector<std::string> MixerKinds(const SnapshotHeader& header) {
   const absl::StatusOr<StackSpec> spec = ParseStackSpec(header.model().stack(), "stack");
   if (!spec.ok() || spec->layers_size() != header.layers_size()) return kinds;
   for (int i = 0; i < spec->layers_size(); ++i) {
-    kinds[static_cast<size_t>(i)] = MixerKind(spec->mixers(MixerIndex(*spec, i)), spec->width());
+    kinds[static_cast<size_t>(i)] = MixerTitle(spec->mixers(MixerIndex(*spec, i)), spec->width());
   }
   return kinds;
 }

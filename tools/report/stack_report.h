@@ -7,23 +7,21 @@
 #include <string>
 
 #include "kvm/kernels/dtype.h"
+#include "kvm/model/stack/builtin_kinds.h"
+#include "kvm/model/stack/mixer_kind.h"
 #include "kvm/model/stack/stack.pb.h"
 #include "nlohmann/json.hpp"
 
 namespace kvm {
 
 // Layers, widths, mixers and parameters: a few lines.
-std::string DescribeStack(const StackSpec& spec);
-
-// The rows that a growing budget has before its formula asks for as many, when that is so after the first update of the
-// state; 0: the formula holds from there on.
-int64_t LeastRows(const KvmSpec& kvm, const BudgetSpec& budget);
+std::string DescribeStack(const StackSpec& spec, const MixerKinds& kinds = BuiltinMixerKinds());
 
 // The kind of a mixer: "KVM", "RWKV-7", "attention over 512 tokens".
-std::string MixerKind(const MixerSpec& mixer, int64_t width);
+std::string MixerTitle(const MixerSpec& mixer, int64_t width, const MixerKinds& kinds = BuiltinMixerKinds());
 
 // The same and the sizes of state_report.h, for programs.
-nlohmann::json StackToJson(const StackSpec& spec, DType state_dtype);
+nlohmann::json StackToJson(const StackSpec& spec, DType state_dtype, const MixerKinds& kinds = BuiltinMixerKinds());
 
 }  // namespace kvm
 

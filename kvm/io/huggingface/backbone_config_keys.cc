@@ -1,7 +1,9 @@
 #include "kvm/io/huggingface/backbone_config_keys.h"
 
+#include <optional>
+
 #include "kvm/io/huggingface/config_rope.h"
-#include "kvm/model/stack/delta_net_spec.h"
+#include "kvm/model/stack/builtin_kinds.h"
 #include "kvm/model/stack/stack_spec.h"
 
 namespace kvm {
@@ -27,18 +29,19 @@ Number MlpChannels(const StackSpec& spec) { return static_cast<double>(MlpWidth(
 Number Softcap(const StackSpec& spec) { return spec.logit_softcap(); }
 
 // Of the first mixer.
+std::optional<HeadSizes> HeadsOf(const StackSpec& spec) {
+  const MixerKind& kind = BuiltinMixerKinds().Of(spec.mixers(0));
+  return kind.heads == nullptr ? std::nullopt : std::make_optional(kind.heads(spec.mixers(0), spec.width()));
+}
+
 Number Heads(const StackSpec& spec) {
-  const MixerSpec& mixer = spec.mixers(0);
-  if (HasProjections(mixer)) return Projections(mixer).num_heads();
-  if (IsDeltaNet(mixer)) return static_cast<double>(ResolveDeltaNet(mixer, spec.width()).num_heads);
-  return mixer.rwkv7().num_heads();
+  const std::optional<HeadSizes> heads = HeadsOf(spec);
+  return heads.has_value() ? Number(static_cast<double>(heads->num_heads)) : std::nullopt;
 }
 
 Number HeadChannels(const StackSpec& spec) {
-  const MixerSpec& mixer = spec.mixers(0);
-  if (HasProjections(mixer)) return static_cast<double>(ResolveHeads(Projections(mixer), spec.width()).qk_dim);
-  if (IsDeltaNet(mixer)) return static_cast<double>(ResolveDeltaNet(mixer, spec.width()).qk_dim);
-  return spec.width() / mixer.rwkv7().num_heads();
+  const std::optional<HeadSizes> heads = HeadsOf(spec);
+  return heads.has_value() ? Number(static_cast<double>(heads->qk_dim)) : std::nullopt;
 }
 
 Number RotaryTheta(const StackSpec& spec) {

@@ -8,11 +8,12 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "kvm/base/status_macros.h"
 #include "kvm/io/huggingface/config_keys.h"
-#include "kvm/io/huggingface/config_rope.h"
-#include "kvm/io/huggingface/delta_net_config.h"
+#include "kvm/io/huggingface/mixer_config.h"
 #include "kvm/io/json/json_fields.h"
+#include "kvm/model/stack/stack_limits.h"
 #include "kvm/model/stack/stack_problems.h"
 #include "kvm/model/stack/stack_spec.h"
 
@@ -21,110 +22,6 @@ namespace {
 
 constexpr char kMain[] = "main";
 constexpr char kAlt[] = "alt";
-constexpr int kMaxLayers = 4096;
-
-ValueResidual ReadValueResidual(const std::string& kind, JsonFields* fields) {
-  if (!fields->Flag("use_value_residual", true)) return NONE;
-  const std::string key = kind + "_value_residual_mode";
-  const std::string mode = fields->Text(key, "rwkv");
-  if (mode == "linear") return LINEAR;
-  if (mode == "rwkv_post_tokenshift") return RWKV_POST_TOKEN_SHIFT;
-  if (mode != "rwkv") fields->AddProblem(key, "one of rwkv, linear, rwkv_post_tokenshift");
-  return RWKV;
-}
-
-bool ReadTokenShift(const std::string& kind, JsonFields* fields) {
-  const std::string key = kind + "_token_shift_mode";
-  const std::string mode = fields->Text(key, "rwkv");
-  if (mode != "rwkv" && mode != "none") fields->AddProblem(key, "one of rwkv, none");
-  return fields->Flag("use_tokenshift_att", false) && mode == "rwkv";
-}
-
-// A size that may be absent; 0 and negative ones are problems.
-std::optional<int32_t> ReadSize(const std::string& key, JsonFields* fields) {
-  const std::optional<int32_t> size = fields->OptionalWhole(key);
-  if (!size.has_value() || *size >= 1) return size;
-  fields->AddProblem(key, "a positive number or null");
-  return std::nullopt;
-}
-
-// `kind` is the prefix of the mixer's own keys, `rope` that of the rotary keys.
-ProjectionSpec ReadProjections(const std::string& kind, const std::string& rope, JsonFields* fields) {
-  ProjectionSpec spec;
-  spec.set_num_heads(fields->Whole("num_attention_heads", 6));
-  const std::optional<int32_t> kv_heads = ReadSize("num_key_value_heads", fields);
-  if (kv_heads.has_value()) spec.set_num_kv_heads(*kv_heads);
-  const std::optional<int32_t> head_dim = ReadSize("d_head", fields);
-  std::optional<int32_t> qk_dim = ReadSize("d_qk_head", fields);
-  std::optional<int32_t> v_dim = ReadSize("d_v_head", fields);
-  if (!qk_dim.has_value()) qk_dim = head_dim;
-  if (!v_dim.has_value()) v_dim = head_dim;
-  if (qk_dim.has_value()) spec.set_qk_head_dim(*qk_dim);
-  if (v_dim.has_value()) spec.set_v_head_dim(*v_dim);
-  spec.set_rotary_dim(fields->Whole(rope + "rope_partial_dim", 64));
-  constexpr double kTheta = 1e4;
-  spec.set_rotary_theta(rope.empty() ? ReadRopeTheta(kTheta, fields) : fields->Number(rope + "rope_theta", kTheta));
-  spec.set_token_shift(ReadTokenShift(kind, fields));
-  spec.set_value_residual(ReadValueResidual(kind, fields));
-  return spec;
-}
-
-BudgetSpec ReadBudget(JsonFields* fields) {
-  BudgetSpec spec;
-  spec.set_min_rows(fields->Whole("state_min_len", -1));
-  spec.set_max_chunks(fields->Whole("n_max_d_chunks", 1));
-  const std::string mode = fields->Text("state_budget_mode", "fixed");
-  if (mode == "fixed") return spec;
-  spec.set_round_down(fields->Whole("state_round_down", 1));
-  if (mode == "power_law") {
-    spec.set_growth(BudgetSpec::POWER_LAW);
-    spec.set_factor(fields->Number("state_growth_factor", 1));
-    spec.set_exponent(fields->Number("state_growth_exponent", 0.5));
-  } else if (mode == "kvm_saturation") {
-    spec.set_growth(BudgetSpec::SATURATION);
-    spec.set_limit(fields->Number("state_saturation_n", 0));
-  } else {
-    fields->AddProblem("state_budget_mode", "one of fixed, power_law, kvm_saturation");
-  }
-  return spec;
-}
-
-KvmSpec ReadKvm(const std::string& rope, JsonFields* fields) {
-  KvmSpec spec;
-  *spec.mutable_projections() = ReadProjections("kvm", rope, fields);
-  spec.set_chunk_len(fields->Whole("chunk_len", 256));
-  spec.set_window_chunks(fields->Whole("n_bswa_chunks", 2));
-  spec.set_num_sinks(fields->Whole("sink_len", 1));
-  *spec.mutable_budget() = ReadBudget(fields);
-  spec.set_gate_keys(fields->Flag("kvm_use_merge_gate_keys", true));
-  spec.set_gate_values(fields->Flag("kvm_use_merge_gate_values", true));
-  spec.set_gate_initial_rows(fields->Flag("kvm_apply_merge_gate_to_initial_state", false));
-  spec.set_gate_appended_rows(fields->Flag("kvm_apply_merge_gate_to_appends", false));
-  spec.set_head_temperatures(fields->Flag("kvm_use_head_temps", true));
-  spec.set_use_radius(fields->Flag("kvm_use_vlens", true));
-  return spec;
-}
-
-BlockWindowSpec ReadBlockWindow(const std::string& rope, JsonFields* fields) {
-  BlockWindowSpec spec;
-  *spec.mutable_projections() = ReadProjections("gptalpha", rope, fields);
-  spec.set_chunk_len(fields->Whole("chunk_len", 256));
-  spec.set_window_chunks(fields->Whole("n_bswa_chunks", 2));
-  spec.set_num_sinks(fields->Whole("sink_len", 1));
-  return spec;
-}
-
-OvqSpec ReadOvq(const std::string& rope, JsonFields* fields) {
-  OvqSpec spec;
-  *spec.mutable_projections() = ReadProjections("ovq", rope, fields);
-  spec.set_chunk_len(fields->Whole("ovq_chunk_size", 128));
-  spec.set_max_centroids(fields->Whole("ovq_max_centroids", 2048));
-  spec.set_grow_linearly(fields->Flag("ovq_use_min_state_size", false));
-  spec.set_counts_for_rate_only(fields->Flag("ovq_use_counts_for_lr_only", false));
-  spec.set_delta_rule(fields->Flag("ovq_use_delta_rule", false));
-  spec.set_normalize_centroids(fields->Flag("ovq_normalize_centroids", false));
-  return spec;
-}
 
 // The mixer that `key` names. `rope` is the prefix of the rotary keys of its layers.
 MixerSpec ReadMixer(const std::string& name, const std::string& key, const std::string& default_kind,
@@ -132,30 +29,15 @@ MixerSpec ReadMixer(const std::string& name, const std::string& key, const std::
   MixerSpec mixer;
   mixer.set_name(name);
   const std::string kind = fields->Text(key, default_kind);
-  if (kind == "gptalpha") {
-    *mixer.mutable_attention()->mutable_projections() = ReadProjections(kind, rope, fields);
-  } else if (kind == "swa") {
-    AttentionSpec& spec = *mixer.mutable_attention();
-    *spec.mutable_projections() = ReadProjections(kind, rope, fields);
-    const int32_t window = fields->Whole("swa_window_size", -1);
-    spec.set_window(window > 0 ? window : fields->Whole("chunk_len", 256));
-    if (spec.window() < 1) fields->AddProblem("chunk_len", "a positive number, as it is the window of swa");
-  } else if (kind == "kvm") {
-    *mixer.mutable_kvm() = ReadKvm(rope, fields);
-  } else if (kind == "rwkv7") {
-    mixer.mutable_rwkv7()->set_num_heads(fields->Whole("num_attention_heads", 6));
-    mixer.mutable_rwkv7()->set_token_shift(fields->Flag("use_tokenshift_att", false));
-  } else if (kind == "gptalpha_bswa") {
-    *mixer.mutable_block_window() = ReadBlockWindow(rope, fields);
-  } else if (kind == "ovq") {
-    *mixer.mutable_ovq() = ReadOvq(rope, fields);
-  } else if (kind == "gated_deltanet") {
-    *mixer.mutable_gated_delta_net() = ReadGatedDeltaNet(fields);
-  } else if (kind == "kda") {
-    *mixer.mutable_kimi_delta() = ReadKimiDelta(fields);
-  } else {
-    fields->AddProblem(key, "one of gptalpha, gptalpha_bswa, swa, kvm, ovq, rwkv7, gated_deltanet, kda");
+  std::vector<std::string> known;
+  for (const MixerConfig& config : MixerConfigs()) {
+    if (kind == config.name) {
+      config.read(rope, fields, &mixer);
+      return mixer;
+    }
+    known.push_back(config.name);
   }
+  fields->AddProblem(key, absl::StrCat("one of ", absl::StrJoin(known, ", ")));
   return mixer;
 }
 
@@ -221,7 +103,7 @@ StackSpec ReadStack(JsonFields* fields) {
   spec.set_logit_softcap(fields->Number("logit_softcap", 0));
   spec.set_tied_head(fields->Flag("tie_word_embeddings", false));
   const std::string table = fields->Text("rope_table_dtype", "bfloat16");
-  spec.set_rotary_table(table == "float32" ? FLOAT32 : BFLOAT16);
+  spec.set_rotary_table(table == "float32" ? StackSpec::FLOAT32 : StackSpec::BFLOAT16);
   if (table != "float32" && table != "bfloat16") fields->AddProblem("rope_table_dtype", "float32 or bfloat16");
 
   int32_t num_layers = fields->Whole("num_hidden_layers", 12);
@@ -239,14 +121,6 @@ StackSpec ReadStack(JsonFields* fields) {
   }
   if (has_alt) *spec.add_mixers() = ReadMixer(kAlt, "alt_token_mixer", "swa", "alt_", fields);
   return spec;
-}
-
-// The first extent of a matrix [rank, D]; 0 when there is no such matrix.
-int32_t RankOf(const WeightSource& weights, const std::string& name) {
-  const TensorView* tensor = weights.Find(name);
-  constexpr int64_t kMaxRank = int64_t{1} << 24;
-  if (tensor == nullptr || tensor->shape.size() != 2 || tensor->shape[0] > kMaxRank) return 0;
-  return static_cast<int32_t>(tensor->shape[0]);
 }
 
 }  // namespace
@@ -275,20 +149,16 @@ absl::StatusOr<HuggingFaceConfig> ParseHuggingFaceConfig(absl::string_view json,
   return config;
 }
 
-void AdoptRanks(const WeightSource& weights, StackSpec* spec) {
+void AdoptRanks(const WeightSource& weights, StackSpec* spec, const MixerKinds& kinds) {
   for (int layer = spec->layers_size() - 1; layer >= 0; --layer) {
     MixerSpec& mixer = *spec->mutable_mixers(MixerIndex(*spec, layer));
-    const std::string prefix = absl::StrCat("transformer.h.", layer, ".attn.");
-    const auto rank = [&](const char* name) { return RankOf(weights, absl::StrCat(prefix, name, ".weight")); };
-    if (mixer.has_rwkv7()) {
-      Rwkv7Spec& rwkv7 = *mixer.mutable_rwkv7();
-      if (rank("w1") > 0) rwkv7.set_decay_rank(rank("w1"));
-      if (rank("a1") > 0) rwkv7.set_in_context_rate_rank(rank("a1"));
-      if (rank("v1") > 0) rwkv7.set_value_rank(rank("v1"));
-      if (rank("g1") > 0) rwkv7.set_gate_rank(rank("g1"));
-    } else if (HasProjections(mixer) && rank("v_gate1") > 0) {
-      MutableProjections(&mixer)->set_value_gate_rank(rank("v_gate1"));
-    }
+    const MixerKind& kind = kinds.Of(mixer);
+    if (kind.adopt_sizes == nullptr) continue;
+    const auto shape_of = [&](absl::string_view name) -> std::optional<Shape> {
+      const TensorView* tensor = weights.Find(absl::StrCat("transformer.h.", layer, ".attn.", name));
+      return tensor == nullptr ? std::nullopt : std::optional<Shape>(tensor->shape);
+    };
+    kind.adopt_sizes(shape_of, &mixer);
   }
 }
 

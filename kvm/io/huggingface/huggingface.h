@@ -9,6 +9,8 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "kvm/model/stack/builtin_kinds.h"
+#include "kvm/model/stack/mixer_kind.h"
 #include "kvm/model/stack/stack.pb.h"
 #include "kvm/model/weights/weight_source.h"
 
@@ -30,7 +32,7 @@ struct HuggingFaceConfig {
 absl::StatusOr<HuggingFaceConfig> ParseHuggingFaceConfig(absl::string_view json, const std::string& source);
 
 // The ranks of low-rank matrices stand in no config: takes them from the tensors' shapes where these exist.
-void AdoptRanks(const WeightSource& weights, StackSpec* spec);
+void AdoptRanks(const WeightSource& weights, StackSpec* spec, const MixerKinds& kinds = BuiltinMixerKinds());
 
 }  // namespace kvm
 

@@ -106,7 +106,7 @@ TEST(ParseHuggingFaceConfig, ReadsBlockExtras) {
   EXPECT_TRUE(spec.skip_connections());
   EXPECT_EQ(spec.logit_softcap(), 15);
   EXPECT_EQ(spec.residual_scale(), 0.5);
-  EXPECT_EQ(spec.mixers(0).kvm().projections().value_residual(), LINEAR);
+  EXPECT_EQ(spec.mixers(0).kvm().projections().value_residual(), ProjectionSpec::LINEAR);
 }
 
 TEST(ParseHuggingFaceConfig, AbsentAndNullFieldsHaveThePublishedDefaults) {
@@ -118,7 +118,7 @@ TEST(ParseHuggingFaceConfig, AbsentAndNullFieldsHaveThePublishedDefaults) {
     EXPECT_EQ(spec.layers_size(), 12);
     EXPECT_EQ(spec.mlp_expansion(), 4);
     EXPECT_EQ(spec.residual_scale(), 1);
-    EXPECT_EQ(spec.rotary_table(), BFLOAT16);
+    EXPECT_EQ(spec.rotary_table(), StackSpec::BFLOAT16);
     EXPECT_FALSE(spec.mlp_token_shift());
     ASSERT_EQ(spec.mixers_size(), 1);
     EXPECT_EQ(spec.mixers(0).rwkv7().num_heads(), 6);
@@ -135,7 +135,7 @@ TEST(ParseHuggingFaceConfig, AbsentAndNullFieldsHaveThePublishedDefaults) {
   EXPECT_FALSE(kvm.gate_initial_rows());
   EXPECT_TRUE(kvm.gate_keys() && kvm.gate_values() && kvm.head_temperatures() && kvm.use_radius());
   EXPECT_EQ(kvm.projections().rotary_dim(), 64);
-  EXPECT_EQ(kvm.projections().value_residual(), RWKV);
+  EXPECT_EQ(kvm.projections().value_residual(), ProjectionSpec::RWKV);
 }
 
 TEST(ParseHuggingFaceConfig, AltLayersAreEveryNth) {
@@ -153,14 +153,14 @@ TEST(ParseHuggingFaceConfig, ResidualAndShiftModesGoByTheMixersKind) {
       R"(, "gptalpha_value_residual_mode": "linear", "swa_value_residual_mode": "rwkv_post_tokenshift",
           "gptalpha_token_shift_mode": "none", "use_tokenshift_att": true, "alt_layer_every": 2)";
   StackSpec spec = Parse(R"(, "token_mixer": "gptalpha")" + modes).spec;
-  EXPECT_EQ(spec.mixers(0).attention().projections().value_residual(), LINEAR);
+  EXPECT_EQ(spec.mixers(0).attention().projections().value_residual(), ProjectionSpec::LINEAR);
   EXPECT_FALSE(spec.mixers(0).attention().projections().token_shift());
   EXPECT_FALSE(spec.mixers(0).attention().has_window());
-  EXPECT_EQ(spec.mixers(1).attention().projections().value_residual(), RWKV_POST_TOKEN_SHIFT);
+  EXPECT_EQ(spec.mixers(1).attention().projections().value_residual(), ProjectionSpec::RWKV_POST_TOKEN_SHIFT);
   EXPECT_TRUE(spec.mixers(1).attention().projections().token_shift());
   spec = Parse(R"(, "token_mixer": "gptalpha", "use_value_residual": 0)" + modes).spec;
-  EXPECT_EQ(spec.mixers(0).attention().projections().value_residual(), NONE);
-  EXPECT_EQ(spec.mixers(1).attention().projections().value_residual(), NONE);
+  EXPECT_EQ(spec.mixers(0).attention().projections().value_residual(), ProjectionSpec::NONE);
+  EXPECT_EQ(spec.mixers(1).attention().projections().value_residual(), ProjectionSpec::NONE);
 }
 
 TEST(ParseHuggingFaceConfig, ReadsBlockWindows) {
@@ -175,7 +175,7 @@ TEST(ParseHuggingFaceConfig, ReadsBlockWindows) {
   EXPECT_EQ(spec.chunk_len(), 64);
   EXPECT_EQ(spec.window_chunks(), 3);
   EXPECT_EQ(spec.num_sinks(), 100);
-  EXPECT_EQ(spec.projections().value_residual(), LINEAR);
+  EXPECT_EQ(spec.projections().value_residual(), ProjectionSpec::LINEAR);
   EXPECT_TRUE(spec.projections().token_shift());
 }
 
@@ -185,7 +185,7 @@ TEST(ParseHuggingFaceConfig, ReadsOvq) {
   EXPECT_EQ(defaults.max_centroids(), 2048);
   EXPECT_FALSE(defaults.grow_linearly() || defaults.counts_for_rate_only() || defaults.delta_rule() ||
                defaults.normalize_centroids());
-  EXPECT_EQ(defaults.projections().value_residual(), RWKV);
+  EXPECT_EQ(defaults.projections().value_residual(), ProjectionSpec::RWKV);
   // Each flag by itself; the heads are too narrow for the default rotary channels, which are not used.
   const char* flags[] = {"ovq_use_min_state_size", "ovq_use_counts_for_lr_only", "ovq_use_delta_rule",
                          "ovq_normalize_centroids"};

@@ -1,7 +1,6 @@
 #include "kvm/io/huggingface/huggingface_writer.h"
 
 #include <algorithm>
-#include <cmath>
 #include <cstdint>
 #include <iterator>
 #include <utility>
@@ -9,15 +8,15 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "kvm/base/status_macros.h"
 #include "kvm/io/huggingface/config_keys.h"
+#include "kvm/io/huggingface/config_settings.h"
 #include "kvm/io/huggingface/huggingface.h"
 #include "kvm/io/huggingface/main_and_alt.h"
+#include "kvm/io/huggingface/mixer_config.h"
 #include "kvm/io/json/json_fields.h"
 #include "kvm/io/json/strict_json.h"
-#include "kvm/model/stack/delta_net_spec.h"
 #include "kvm/model/stack/stack_spec.h"
 
 namespace kvm {
@@ -25,170 +24,11 @@ namespace {
 
 using Json = nlohmann::json;
 
-// The settings of a config.json and who asked for them. Two mixers that want different values for one key are a
-// problem.
-class Settings {
- public:
-  void Set(const std::string& key, Json value, const std::string& who) {
-    const auto [place, is_new] = owners_.emplace(key, who);
-    if (is_new) {
-      values_[key] = std::move(value);
-    } else if (values_[key] != value) {
-      problems_.push_back(absl::StrCat(key, " is one for all layers: ", place->second, " needs ",
-                                       ShortJson(values_[key]), ", ", who, " ", ShortJson(value)));
-    }
-  }
-  void AddProblem(std::string problem) { problems_.push_back(std::move(problem)); }
-
-  const Json& values() const { return values_; }
-  absl::Status Check() const {
-    if (problems_.empty()) return absl::OkStatus();
-    return absl::InvalidArgumentError(
-        absl::StrCat("config.json cannot express this stack: ", absl::StrJoin(problems_, "; ")));
-  }
-
- private:
-  Json values_ = Json::object();
-  std::map<std::string, std::string> owners_;
-  std::vector<std::string> problems_;
-};
-
-// What asked for a setting, in words.
-std::string Who(const MixerSpec& mixer) { return absl::StrCat("mixer ", mixer.name()); }
-
-void SetProjections(const MixerSpec& mixer, const std::string& kind, const std::string& rope, int64_t width,
-                    Settings* settings) {
-  const ProjectionSpec& spec = Projections(mixer);
-  const std::string who = Who(mixer);
-  const HeadSizes heads = ResolveHeads(spec, width);
-  settings->Set("num_attention_heads", heads.num_heads, who);
-  settings->Set("num_key_value_heads", heads.num_kv_heads, who);
-  settings->Set("d_qk_head", heads.qk_dim, who);
-  settings->Set("d_v_head", heads.v_dim, who);
-  settings->Set(rope + "rope_partial_dim", spec.rotary_dim(), who);
-  settings->Set(rope + "rope_theta", spec.rotary_theta(), who);
-  settings->Set(kind + "_token_shift_mode", spec.token_shift() ? "rwkv" : "none", who);
-  if (spec.token_shift()) settings->Set("use_tokenshift_att", true, who);
-  settings->Set("use_value_residual", spec.value_residual() != NONE, who);
-  if (spec.value_residual() != NONE) {
-    const char* mode = spec.value_residual() == RWKV     ? "rwkv"
-                       : spec.value_residual() == LINEAR ? "linear"
-                                                         : "rwkv_post_tokenshift";
-    settings->Set(kind + "_value_residual_mode", mode, who);
-  }
-}
-
-void SetBudget(const BudgetSpec& spec, const std::string& who, Settings* settings) {
-  settings->Set("state_min_len", spec.min_rows(), who);
-  settings->Set("n_max_d_chunks", spec.max_chunks(), who);
-  if (spec.growth() != BudgetSpec::FIXED) settings->Set("state_round_down", spec.round_down(), who);
-  switch (spec.growth()) {
-    case BudgetSpec::FIXED:
-      settings->Set("state_budget_mode", "fixed", who);
-      break;
-    case BudgetSpec::POWER_LAW:
-      settings->Set("state_budget_mode", "power_law", who);
-      settings->Set("state_growth_factor", spec.factor(), who);
-      settings->Set("state_growth_exponent", spec.exponent(), who);
-      break;
-    case BudgetSpec::SATURATION:
-      settings->Set("state_budget_mode", "kvm_saturation", who);
-      settings->Set("state_saturation_n", spec.limit(), who);
-      break;
-  }
-}
-
-void SetKvm(const MixerSpec& mixer, const std::string& rope, int64_t width, Settings* settings) {
-  const KvmSpec& spec = mixer.kvm();
-  const std::string who = Who(mixer);
-  SetProjections(mixer, "kvm", rope, width, settings);
-  settings->Set("chunk_len", spec.chunk_len(), who);
-  settings->Set("n_bswa_chunks", spec.window_chunks(), who);
-  settings->Set("sink_len", spec.num_sinks(), who);
-  SetBudget(spec.budget(), who, settings);
-  settings->Set("kvm_use_merge_gate_keys", spec.gate_keys(), who);
-  settings->Set("kvm_use_merge_gate_values", spec.gate_values(), who);
-  settings->Set("kvm_apply_merge_gate_to_initial_state", spec.gate_initial_rows(), who);
-  settings->Set("kvm_apply_merge_gate_to_appends", spec.gate_appended_rows(), who);
-  settings->Set("kvm_use_head_temps", spec.head_temperatures(), who);
-  settings->Set("kvm_use_vlens", spec.use_radius(), who);
-}
-
-void SetOvq(const MixerSpec& mixer, const std::string& rope, int64_t width, Settings* settings) {
-  const OvqSpec& spec = mixer.ovq();
-  const std::string who = Who(mixer);
-  SetProjections(mixer, "ovq", rope, width, settings);
-  settings->Set("ovq_chunk_size", spec.chunk_len(), who);
-  settings->Set("ovq_max_centroids", spec.max_centroids(), who);
-  settings->Set("ovq_use_min_state_size", spec.grow_linearly(), who);
-  settings->Set("ovq_use_counts_for_lr_only", spec.counts_for_rate_only(), who);
-  settings->Set("ovq_use_delta_rule", spec.delta_rule(), who);
-  settings->Set("ovq_normalize_centroids", spec.normalize_centroids(), who);
-}
-
-// The ratio that is read back as `head_dim`: floor(width·ratio/heads).
-double Expansion(int64_t head_dim, int64_t heads, int64_t width) {
-  const double ratio = static_cast<double>(head_dim * heads) / static_cast<double>(width);
-  const bool falls_short = static_cast<int64_t>(width * ratio / heads) < head_dim;
-  return falls_short ? std::nextafter(ratio, ratio + 1) : ratio;
-}
-
-// Spec: GatedDeltaNetSpec or KimiDeltaSpec, whose common fields have the same names.
-template <typename Spec>
-void SetDeltaNet(const Spec& spec, const MixerSpec& mixer, const std::string& prefix, int64_t width,
-                 Settings* settings) {
-  const std::string who = Who(mixer);
-  const DeltaNetSpec sizes = ResolveDeltaNet(mixer, width);
-  settings->Set("num_attention_heads", sizes.num_heads, who);
-  settings->Set(prefix + "expand_k", Expansion(sizes.qk_dim, sizes.num_heads, width), who);
-  settings->Set(prefix + "expand_v", Expansion(sizes.v_dim, sizes.num_heads, width), who);
-  settings->Set(prefix + "conv_size", spec.convolution().size(), who);
-  settings->Set(prefix + "conv_bias", spec.convolution().bias(), who);
-  settings->Set(prefix + "allow_neg_eigval", spec.allow_negative_eigenvalues(), who);
-}
-
 void SetMixer(const MixerSpec& mixer, const std::string& key, const std::string& rope, int64_t width,
-              Settings* settings) {
-  const std::string who = Who(mixer);
-  switch (mixer.kind_case()) {
-    case MixerSpec::kAttention: {
-      const std::string kind = mixer.attention().has_window() ? "swa" : "gptalpha";
-      settings->Set(key, kind, who);
-      SetProjections(mixer, kind, rope, width, settings);
-      if (mixer.attention().has_window()) settings->Set("swa_window_size", mixer.attention().window(), who);
-      return;
-    }
-    case MixerSpec::kKvm:
-      settings->Set(key, "kvm", who);
-      SetKvm(mixer, rope, width, settings);
-      return;
-    case MixerSpec::kRwkv7:
-      settings->Set(key, "rwkv7", who);
-      settings->Set("num_attention_heads", mixer.rwkv7().num_heads(), who);
-      settings->Set("use_tokenshift_att", mixer.rwkv7().token_shift(), who);
-      return;
-    case MixerSpec::kBlockWindow:
-      settings->Set(key, "gptalpha_bswa", who);
-      SetProjections(mixer, "gptalpha", rope, width, settings);
-      settings->Set("chunk_len", mixer.block_window().chunk_len(), who);
-      settings->Set("n_bswa_chunks", mixer.block_window().window_chunks(), who);
-      settings->Set("sink_len", mixer.block_window().num_sinks(), who);
-      return;
-    case MixerSpec::kOvq:
-      settings->Set(key, "ovq", who);
-      SetOvq(mixer, rope, width, settings);
-      return;
-    case MixerSpec::kGatedDeltaNet:
-      settings->Set(key, "gated_deltanet", who);
-      SetDeltaNet(mixer.gated_delta_net(), mixer, "gated_deltanet_", width, settings);
-      return;
-    case MixerSpec::kKimiDelta:
-      settings->Set(key, "kda", who);
-      SetDeltaNet(mixer.kimi_delta(), mixer, "kda_", width, settings);
-      return;
-    case MixerSpec::KIND_NOT_SET:
-      return;  // not in a valid spec
-  }
+              ConfigSettings* settings) {
+  const MixerConfig& config = *FindMixerConfig(mixer);
+  settings->Set(key, config.name, Who(mixer));
+  config.write(mixer, rope, width, settings);
 }
 
 // The mixer that `mixer` takes its value anchor from.
@@ -198,7 +38,7 @@ const std::string& AnchorOf(const MixerSpec& mixer) {
 
 absl::StatusOr<Json> SettingsOf(const StackSpec& spec) {
   ASSIGN_OR_RETURN(const MainAndAlt roles, FindMainAndAlt(spec));
-  Settings settings;
+  ConfigSettings settings;
   const std::string who = "the stack";
   settings.Set("vocab_size", spec.vocab_size(), who);
   settings.Set("hidden_size", spec.width(), who);
@@ -209,7 +49,7 @@ absl::StatusOr<Json> SettingsOf(const StackSpec& spec) {
   settings.Set("residual_scale", spec.residual_scale(), who);
   settings.Set("logit_softcap", spec.logit_softcap(), who);
   settings.Set("tie_word_embeddings", spec.tied_head(), who);
-  settings.Set("rope_table_dtype", spec.rotary_table() == BFLOAT16 ? "bfloat16" : "float32", who);
+  settings.Set("rope_table_dtype", spec.rotary_table() == StackSpec::BFLOAT16 ? "bfloat16" : "float32", who);
   settings.Set("num_hidden_layers", spec.layers_size(), who);
   settings.Set("alt_layer_every", roles.alt_every, who);
   const MixerSpec& main = spec.mixers(roles.main);
@@ -252,6 +92,11 @@ std::string ToText(const Json& config) { return config.dump(2) + "\n"; }
 
 absl::StatusOr<std::string> FormatHuggingFaceConfig(const StackSpec& spec,
                                                     const std::map<std::string, std::string>& fields) {
+  for (const MixerSpec& mixer : spec.mixers()) {
+    if (FindMixerConfig(mixer) != nullptr) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("config.json cannot express this stack: ", Who(mixer), " is of a kind that it does not know"));
+  }
   Json config = Json::object();
   for (const auto& [key, value] : fields) {
     ASSIGN_OR_RETURN(config[key], ParseStrictJson(value, absl::StrCat("config.json: ", key)));

@@ -1,13 +1,14 @@
 #include "kvm/io/huggingface/main_and_alt.h"
 
 #include <algorithm>
-#include <iterator>
+#include <set>
 #include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/types/span.h"
 #include "google/protobuf/descriptor.h"
 #include "google/protobuf/message.h"
 #include "kvm/base/status_macros.h"
@@ -18,9 +19,8 @@ namespace kvm {
 namespace {
 
 // Sets every field that is absent to its default, so that the text shows it; but not the sizes whose absence means
-// something else than their default.
-void ShowDefaults(google::protobuf::Message* message) {
-  constexpr absl::string_view kMeaningful[] = {"window", "value_anchor", "decay_lower_bound"};
+// something else than their default: `meaningful` ones.
+void ShowDefaults(absl::Span<const absl::string_view> meaningful, google::protobuf::Message* message) {
   const google::protobuf::Reflection& reflection = *message->GetReflection();
   const google::protobuf::Descriptor& descriptor = *message->GetDescriptor();
   for (int i = 0; i < descriptor.field_count(); ++i) {
@@ -28,19 +28,19 @@ void ShowDefaults(google::protobuf::Message* message) {
     if (field->is_repeated()) {
       if (field->cpp_type() != google::protobuf::FieldDescriptor::CPPTYPE_MESSAGE) continue;
       for (int j = 0; j < reflection.FieldSize(*message, field); ++j) {
-        ShowDefaults(reflection.MutableRepeatedMessage(message, field, j));
+        ShowDefaults(meaningful, reflection.MutableRepeatedMessage(message, field, j));
       }
       continue;
     }
     if (field->cpp_type() == google::protobuf::FieldDescriptor::CPPTYPE_MESSAGE) {
       // A member of a oneof that is not set stays so.
       if (field->real_containing_oneof() == nullptr || reflection.HasField(*message, field)) {
-        ShowDefaults(reflection.MutableMessage(message, field));
+        ShowDefaults(meaningful, reflection.MutableMessage(message, field));
       }
       continue;
     }
     if (reflection.HasField(*message, field)) continue;
-    if (std::find(std::begin(kMeaningful), std::end(kMeaningful), field->name()) != std::end(kMeaningful)) continue;
+    if (std::find(meaningful.begin(), meaningful.end(), field->name()) != meaningful.end()) continue;
     switch (field->cpp_type()) {
       case google::protobuf::FieldDescriptor::CPPTYPE_INT32:
         reflection.SetInt32(message, field, field->default_value_int32());
@@ -109,7 +109,12 @@ absl::StatusOr<std::string> MainAndAltText(const StackSpec& original) {
     }
   }
   for (std::string& layer : *spec.mutable_layers()) layer = rename(layer);
-  ShowDefaults(&spec);
+  std::set<absl::string_view> meaningful = {"value_anchor"};
+  for (const MixerSpec& mixer : spec.mixers()) {
+    const MixerKind& kind = BuiltinMixerKinds().Of(mixer);
+    meaningful.insert(kind.meaningful_fields.begin(), kind.meaningful_fields.end());
+  }
+  ShowDefaults(std::vector<absl::string_view>(meaningful.begin(), meaningful.end()), &spec);
   return FormatStackSpec(spec);
 }
 

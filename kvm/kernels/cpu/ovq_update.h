@@ -10,16 +10,9 @@
 
 #include "kvm/kernels/matrix_view.h"
 #include "kvm/kernels/ovq_dictionary.h"
+#include "kvm/kernels/ovq_schedule.h"
 
 namespace kvm {
-
-// How many centroids a dictionary has after `tokens` tokens.
-struct OvqSchedule {
-  int64_t max_centroids = 0;  // M
-  bool linear = false;        // min(tokens, M) rather than floor(tokens·M/(tokens + M))
-};
-// At least 1 from the first token on.
-int64_t DictionarySize(const OvqSchedule& schedule, int64_t tokens);
 
 struct OvqUpdateOptions {
   int64_t num_centroids = 0;  // wanted after this chunk; the dictionary never shrinks

@@ -16,6 +16,8 @@
 #include "kvm/model/mixers/mixer.h"
 #include "kvm/model/mixers/new_mixer.h"
 #include "kvm/model/mixers/row_blocks.h"
+#include "kvm/model/stack/builtin_kinds.h"
+#include "kvm/model/stack/mixer_kind.h"
 #include "kvm/model/weights/layer_weights.h"
 #include "kvm/model/weights/quantized_weights.h"
 #include "kvm/state/host_layer_state.h"
@@ -61,7 +63,7 @@ class CpuEngine : public Engine {
   int64_t WeightByteSize() const override;
   int64_t StepWeightByteSize() const override;
   StateSize SizeOf(int64_t context_length) const override {
-    return SequenceStateSize(spec(), state_, context_length, provenance_);
+    return SequenceStateSize(spec(), state_, context_length, provenance_, kinds_);
   }
 
  private:
@@ -77,6 +79,7 @@ class CpuEngine : public Engine {
 
   std::shared_ptr<const void> weights_memory_;  // first, as it must outlive all that borrows from it
   StackPlan plan_;
+  MixerKinds kinds_;
   DType state_;
   bool provenance_;
   TokenEmbedding embedding_;
@@ -87,7 +90,11 @@ class CpuEngine : public Engine {
 };
 
 CpuEngine::CpuEngine(const StackPlan& plan, const WeightSource& weights, const ModelOptions& options)
-    : weights_memory_(weights.Memory()), plan_(plan), state_(options.state), provenance_(options.provenance) {
+    : weights_memory_(weights.Memory()),
+      plan_(plan),
+      kinds_(KindsOf(options)),
+      state_(options.state),
+      provenance_(options.provenance) {
   const LayerWeights stack(weights, "transformer.", options.weights);
   const LayerWeights root(weights, "", options.weights);
   embedding_ = TokenEmbedding(weights, options.weights);
@@ -282,6 +289,7 @@ void CpuEngine::Logits(absl::Span<const PassRows> pass, MatrixView<const float> 
 
 absl::StatusOr<std::unique_ptr<Engine>> NewCpuEngine(const StackPlan& plan, const WeightSource& weights,
                                                      const ModelOptions& options) {
+  RETURN_IF_ERROR(CheckMixers(plan.spec, options));
   if (options.weights != WeightType::kI8) return std::make_unique<CpuEngine>(plan, weights, options);
   ASSIGN_OR_RETURN(const std::unique_ptr<WeightSource> quantized, QuantizeWeights(plan.spec, weights));
   ModelOptions as_stored = options;

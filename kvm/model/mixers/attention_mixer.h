@@ -13,11 +13,8 @@
 
 namespace kvm {
 
-// Positions in a block of the key/value cache.
-inline constexpr int64_t kAttentionBlock = 256;
-
 // `spec` is valid and `weights` has its parameters; `state` is the cache's dtype.
-std::unique_ptr<Mixer> NewAttentionMixer(const AttentionSpec& spec, int64_t width, TableType rotary_table,
+std::unique_ptr<Mixer> NewAttentionMixer(const AttentionSpec& spec, int64_t width, StackSpec::TableType rotary_table,
                                          const LayerWeights& weights, DType state);
 
 }  // namespace kvm

@@ -31,8 +31,8 @@ struct Projected {
 
 class KvmMixer : public Mixer {
  public:
-  KvmMixer(const KvmSpec& spec, int64_t width, TableType rotary_table, const LayerWeights& weights, DType state,
-           bool provenance);
+  KvmMixer(const KvmSpec& spec, int64_t width, StackSpec::TableType rotary_table, const LayerWeights& weights,
+           DType state, bool provenance);
 
   std::unique_ptr<MixerState> NewState() const override {
     return std::make_unique<KvmState>(projection_.NewHistory(),
@@ -82,8 +82,8 @@ class KvmMixer : public Mixer {
   std::vector<float> state_scales_, window_scales_;  // per query head: temperature / sqrt(dk)
 };
 
-KvmMixer::KvmMixer(const KvmSpec& spec, int64_t width, TableType rotary_table, const LayerWeights& weights, DType state,
-                   bool provenance)
+KvmMixer::KvmMixer(const KvmSpec& spec, int64_t width, StackSpec::TableType rotary_table, const LayerWeights& weights,
+                   DType state, bool provenance)
     : spec_(spec),
       projection_(spec.projections(), width, rotary_table, weights),
       window_shape_{projection_.heads().num_kv_heads, projection_.heads().qk_dim, projection_.heads().v_dim,
@@ -306,7 +306,7 @@ void KvmMixer::Attend(absl::Span<const SequenceRows> pieces, const Projected& in
 
 }  // namespace
 
-std::unique_ptr<Mixer> NewKvmMixer(const KvmSpec& spec, int64_t width, TableType rotary_table,
+std::unique_ptr<Mixer> NewKvmMixer(const KvmSpec& spec, int64_t width, StackSpec::TableType rotary_table,
                                    const LayerWeights& weights, DType state, bool provenance) {
   return std::make_unique<KvmMixer>(spec, width, rotary_table, weights, state, provenance);
 }

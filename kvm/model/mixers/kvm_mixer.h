@@ -18,7 +18,7 @@ namespace kvm {
 
 // `spec` is valid and `weights` has its parameters; `state` is the dtype of the readout rows and, unless it is kI8, of
 // the window. With `provenance` states record the row of every token.
-std::unique_ptr<Mixer> NewKvmMixer(const KvmSpec& spec, int64_t width, TableType rotary_table,
+std::unique_ptr<Mixer> NewKvmMixer(const KvmSpec& spec, int64_t width, StackSpec::TableType rotary_table,
                                    const LayerWeights& weights, DType state, bool provenance);
 
 }  // namespace kvm

@@ -15,10 +15,10 @@
 #include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
 #include "kvm/kernels/tensor.h"
-#include "kvm/model/mixers/kvm_mixer.h"
-#include "kvm/model/stack/stack_spec.h"
 #include "kvm/model/engine/state_size.h"
-#include "kvm/model/weights/mixer_parameters.h"
+#include "kvm/model/mixers/kvm_mixer.h"
+#include "kvm/model/stack/builtin_kinds.h"
+#include "kvm/model/stack/stack_spec.h"
 #include "kvm/model/weights/weight_source.h"
 
 namespace kvm {
@@ -45,7 +45,7 @@ class RandomMixerWeights : public WeightSource {
  public:
   explicit RandomMixerWeights(const MixerSpec& spec) {
     std::vector<Parameter> parameters;
-    AppendMixerParameters(spec, {0, 1, kTestWidth}, "", &parameters);
+    BuiltinMixerKinds().Of(spec).append_parameters(spec, {0, 1, kTestWidth}, "", &parameters);
     std::mt19937 random(5);
     std::uniform_real_distribution<float> uniform(-1, 1);
     for (const Parameter& parameter : parameters) {
@@ -110,8 +110,8 @@ class KvmLayer {
  public:
   explicit KvmLayer(const std::string& text, DType state = DType::kF32, bool provenance = false)
       : spec(KvmLayerSpec(text)), state_dtype(state), weights(spec) {
-    mixer =
-        NewKvmMixer(spec.kvm(), kTestWidth, FLOAT32, LayerWeights(weights, "", WeightType::kF32), state, provenance);
+    mixer = NewKvmMixer(spec.kvm(), kTestWidth, StackSpec::FLOAT32, LayerWeights(weights, "", WeightType::kF32), state,
+                        provenance);
   }
 
   // All tokens, in pieces of these lengths over and over.

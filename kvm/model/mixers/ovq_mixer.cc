@@ -8,12 +8,14 @@
 
 #include "absl/strings/str_cat.h"
 #include "kvm/base/status_macros.h"
+#include "kvm/kernels/cpu/ovq_update.h"
 #include "kvm/kernels/cpu/pointwise/elementwise.h"
 #include "kvm/kernels/cpu/pointwise/norms.h"
 #include "kvm/kernels/cpu/slot_attention.h"
 #include "kvm/model/mixers/chunk_pieces.h"
 #include "kvm/model/mixers/qkv_projection.h"
 #include "kvm/model/mixers/row_blocks.h"
+#include "kvm/model/stack/mixer_sizes.h"
 #include "kvm/state/block_window.h"
 #include "kvm/state/ovq_memory.h"
 
@@ -279,8 +281,6 @@ void OvqMixer::SubtractPredictions(absl::Span<OvqState* const> states, MatrixVie
 }
 
 }  // namespace
-
-OvqSchedule ToOvqSchedule(const OvqSpec& spec) { return {spec.max_centroids(), spec.grow_linearly()}; }
 
 std::unique_ptr<Mixer> NewOvqMixer(const OvqSpec& spec, int64_t width, const LayerWeights& weights, DType state) {
   return std::make_unique<OvqMixer>(spec, width, weights, state);

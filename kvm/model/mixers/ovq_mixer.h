@@ -6,7 +6,6 @@
 
 #include <memory>
 
-#include "kvm/kernels/cpu/ovq_update.h"
 #include "kvm/kernels/dtype.h"
 #include "kvm/model/mixers/mixer.h"
 #include "kvm/model/stack/stack.pb.h"
@@ -17,9 +16,6 @@ namespace kvm {
 // `spec` is valid and `weights` has its parameters; `state` is the dtype of the chunk being filled. The dictionary is
 // float32 always.
 std::unique_ptr<Mixer> NewOvqMixer(const OvqSpec& spec, int64_t width, const LayerWeights& weights, DType state);
-
-// How the dictionary of such a layer grows.
-OvqSchedule ToOvqSchedule(const OvqSpec& spec);
 
 }  // namespace kvm
 

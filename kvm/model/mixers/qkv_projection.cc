@@ -36,10 +36,10 @@ absl::Status ShiftHistory::Restore(const StateReader& in) {
   return in.Floats("x", absl::MakeSpan(x));
 }
 
-QkvProjection::QkvProjection(const ProjectionSpec& spec, int64_t width, TableType rotary_table,
+QkvProjection::QkvProjection(const ProjectionSpec& spec, int64_t width, StackSpec::TableType rotary_table,
                              const LayerWeights& weights)
     : QkvProjection(spec, width, weights) {
-  rotary_table_ = rotary_table == BFLOAT16 ? DType::kBF16 : DType::kF32;
+  rotary_table_ = rotary_table == StackSpec::BFLOAT16 ? DType::kBF16 : DType::kF32;
   rotary_frequencies_ = RotaryFrequencies(spec.rotary_dim(), spec.rotary_theta());
   ln_q_ = {weights.Vector("ln_q.weight"), weights.Vector("ln_q.bias")};
   ln_k_ = {weights.Vector("ln_k.weight"), weights.Vector("ln_k.bias")};
@@ -59,13 +59,13 @@ QkvProjection::QkvProjection(const ProjectionSpec& spec, int64_t width, const La
     x_k_ = weights.Vector("x_k");
     x_v_ = weights.Vector("x_v");
   }
-  if (value_residual_ == LINEAR) lamb_ = weights.Vector("lamb")[0];
-  if (value_residual_ == RWKV || value_residual_ == RWKV_POST_TOKEN_SHIFT) {
+  if (value_residual_ == ProjectionSpec::LINEAR) lamb_ = weights.Vector("lamb")[0];
+  if (value_residual_ == ProjectionSpec::RWKV || value_residual_ == ProjectionSpec::RWKV_POST_TOKEN_SHIFT) {
     v_gate0_ = weights.Vector("v_gate0");
     v_gate1_ = weights.Matrix("v_gate1.weight");
     v_gate2_ = weights.Matrix("v_gate2.weight");
   }
-  if (value_residual_ == RWKV_POST_TOKEN_SHIFT) {
+  if (value_residual_ == ProjectionSpec::RWKV_POST_TOKEN_SHIFT) {
     x_gate_ = v_width() == width ? weights.Vector("x_v") : weights.Vector("x_v_hidden");
   }
 }
@@ -77,7 +77,7 @@ ShiftHistory QkvProjection::NewHistory() const {
     history.k.resize(k_width());
     history.v.resize(v_width());
   }
-  if (token_shift_ || value_residual_ == RWKV_POST_TOKEN_SHIFT) history.x.resize(width_);
+  if (token_shift_ || value_residual_ == ProjectionSpec::RWKV_POST_TOKEN_SHIFT) history.x.resize(width_);
   return history;
 }
 
@@ -95,8 +95,8 @@ void QkvProjection::Project(MatrixView<const float> x, MatrixView<const float> a
   MatMul(x, c_k_, raw_k, context.pool);
   MatMul(x, c_v_, raw_v, context.pool);
 
-  if (value_residual_ == RWKV) GatedValueResidual(x, anchor, raw_v, context);
-  if (value_residual_ == LINEAR) {
+  if (value_residual_ == ProjectionSpec::RWKV) GatedValueResidual(x, anchor, raw_v, context);
+  if (value_residual_ == ProjectionSpec::LINEAR) {
     ForRowBlocks(context.pool, n, [&](int64_t begin, int64_t count) {
       Blend(raw_v.Rows(begin, count), 1 - lamb_, lamb_, anchor.Rows(begin, count));
     });
@@ -106,7 +106,7 @@ void QkvProjection::Project(MatrixView<const float> x, MatrixView<const float> a
     Shift(raw_k, sequences, &ShiftHistory::k, x_k_, k, context);
     Shift(raw_v, sequences, &ShiftHistory::v, x_v_, v, context);
   }
-  if (value_residual_ == RWKV_POST_TOKEN_SHIFT) {
+  if (value_residual_ == ProjectionSpec::RWKV_POST_TOKEN_SHIFT) {
     const MatrixView<float> shifted = context.scratch.Matrix(n, width_);
     Shift(x, sequences, &ShiftHistory::x, x_gate_, shifted, context);
     GatedValueResidual(shifted, anchor, v, context);

@@ -45,7 +45,8 @@ struct ProjectionRows {
 class QkvProjection {
  public:
   // Loads c_q, c_k, c_v, c_proj, ln_q, ln_k and whatever the value residual and token shift need.
-  QkvProjection(const ProjectionSpec& spec, int64_t width, TableType rotary_table, const LayerWeights& weights);
+  QkvProjection(const ProjectionSpec& spec, int64_t width, StackSpec::TableType rotary_table,
+                const LayerWeights& weights);
 
   // Ends with the token shift: no layer norm, no rotary embedding.
   QkvProjection(const ProjectionSpec& spec, int64_t width, const LayerWeights& weights);
@@ -87,7 +88,7 @@ class QkvProjection {
 
   HeadSizes heads_;
   int64_t width_;
-  ValueResidual value_residual_;
+  ProjectionSpec::ValueResidual value_residual_;
   bool token_shift_;
   DType rotary_table_ = DType::kF32;
   std::vector<float> rotary_frequencies_;

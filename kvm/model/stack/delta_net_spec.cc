@@ -24,11 +24,4 @@ DeltaNetSpec ResolveDeltaNet(const GatedDeltaNetSpec& spec, int64_t width) { ret
 
 DeltaNetSpec ResolveDeltaNet(const KimiDeltaSpec& spec, int64_t width) { return Resolve(spec, width, 1); }
 
-bool IsDeltaNet(const MixerSpec& mixer) { return mixer.has_gated_delta_net() || mixer.has_kimi_delta(); }
-
-DeltaNetSpec ResolveDeltaNet(const MixerSpec& mixer, int64_t width) {
-  return mixer.has_kimi_delta() ? ResolveDeltaNet(mixer.kimi_delta(), width)
-                                : ResolveDeltaNet(mixer.gated_delta_net(), width);
-}
-
 }  // namespace kvm

@@ -29,11 +29,6 @@ struct DeltaNetSpec {
 DeltaNetSpec ResolveDeltaNet(const GatedDeltaNetSpec& spec, int64_t width);
 DeltaNetSpec ResolveDeltaNet(const KimiDeltaSpec& spec, int64_t width);
 
-// Whether a mixer is one of the two.
-bool IsDeltaNet(const MixerSpec& mixer);
-// Of a mixer that is.
-DeltaNetSpec ResolveDeltaNet(const MixerSpec& mixer, int64_t width);
-
 }  // namespace kvm
 
 #endif  // KVM_MODEL_STACK_DELTA_NET_SPEC_H_

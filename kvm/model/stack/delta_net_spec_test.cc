@@ -17,7 +17,10 @@ std::string OneLayer(const std::string& mixer) {
 DeltaNetSpec Resolved(const std::string& mixer) {
   const absl::StatusOr<StackSpec> spec = ParseStackSpec(OneLayer(mixer), "spec");
   EXPECT_TRUE(spec.ok()) << spec.status();
-  return spec.ok() ? ResolveDeltaNet(spec->mixers(0), 32) : DeltaNetSpec();
+  if (!spec.ok()) return {};
+  const MixerSpec& layer = spec->mixers(0);
+  return layer.has_kimi_delta() ? ResolveDeltaNet(layer.kimi_delta(), 32)
+                                : ResolveDeltaNet(layer.gated_delta_net(), 32);
 }
 
 TEST(ResolveDeltaNet, DefaultsFollowTheWidth) {

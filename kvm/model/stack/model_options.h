@@ -9,7 +9,9 @@
 
 namespace kvm {
 
+class CpuMixers;
 class Engine;
+class MixerKinds;
 class WeightSource;
 struct ModelOptions;
 struct StackPlan;
@@ -28,6 +30,10 @@ struct ModelOptions {
   bool chunked_recurrences = false;
   // KVM states record the row that every token went to, four bytes for a token and key/value head. Changes no result.
   bool provenance = false;
+  // The kinds of mixer that the stack may have (mixer_kind.h), and how the CPU computes them (cpu_mixers.h). Null:
+  // those that come with the library. Both outlive the model.
+  const MixerKinds* kinds = nullptr;
+  const CpuMixers* cpu_mixers = nullptr;
   // What computes (kvm/model/engine/engine.h). Null: the processor (kvm/model/cpu/cpu_engine.h).
   EngineFactory engine = nullptr;
 };

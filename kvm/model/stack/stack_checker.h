@@ -2,6 +2,7 @@
 #define KVM_MODEL_STACK_STACK_CHECKER_H_
 
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <utility>
@@ -10,12 +11,19 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "kvm/model/stack/stack_problems.h"
+#include "kvm/model/stack/stack_limits.h"
 
 namespace kvm {
 
-// The largest single size in a spec.
-inline constexpr int64_t kMaxSpecSize = int64_t{1} << 24;
+// A field of a StackSpec that cannot be what it is.
+struct StackProblem {
+  std::string path;      // "mixers[1].kvm.chunk_len"
+  std::string got;       // "0"
+  std::string expected;  // "a whole number from 1 to 16777216"
+};
+
+// As many are kept.
+inline constexpr size_t kMaxStackProblems = 100;
 
 inline std::string QuotedName(const std::string& name) { return absl::StrCat("\"", name, "\""); }
 

@@ -7,7 +7,7 @@
 
 namespace kvm {
 
-StackPlan MakeStackPlan(const StackSpec& spec) {
+StackPlan MakeStackPlan(const StackSpec& spec, const MixerKinds& kinds) {
   StackPlan plan;
   plan.spec = spec;
   const int num_layers = spec.layers_size();
@@ -15,7 +15,7 @@ StackPlan MakeStackPlan(const StackSpec& spec) {
     LayerPlan layer;
     layer.mixer = MixerIndex(spec, i);
     layer.prefix = absl::StrCat("transformer.h.", i, ".");
-    if (const int anchor = AnchorLayer(spec, i); anchor >= 0) {
+    if (const int anchor = AnchorLayer(spec, i, kinds); anchor >= 0) {
       std::vector<int>& anchors = plan.anchor_layers;
       const auto known = std::find(anchors.begin(), anchors.end(), anchor);
       layer.anchor = static_cast<int>(known - anchors.begin());

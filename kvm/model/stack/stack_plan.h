@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "kvm/model/stack/builtin_kinds.h"
+#include "kvm/model/stack/mixer_kind.h"
 #include "kvm/model/stack/stack.pb.h"
 
 namespace kvm {
@@ -26,8 +28,8 @@ struct StackPlan {
   std::vector<int> anchor_layers;  // layers whose value projection of the stack's input is a value anchor
 };
 
-// The plan of a valid spec.
-StackPlan MakeStackPlan(const StackSpec& spec);
+// The plan of a spec that is valid with these kinds.
+StackPlan MakeStackPlan(const StackSpec& spec, const MixerKinds& kinds = BuiltinMixerKinds());
 
 }  // namespace kvm
 

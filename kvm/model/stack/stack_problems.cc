@@ -8,15 +8,14 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "kvm/model/stack/delta_net_spec.h"
-#include "kvm/model/stack/mixer_problems.h"
+#include "google/protobuf/descriptor.h"
+#include "google/protobuf/message.h"
 #include "kvm/model/stack/stack_checker.h"
 #include "kvm/model/stack/stack_spec.h"
 
 namespace kvm {
 namespace {
 
-constexpr int kMaxLayers = 4096;
 constexpr double kMaxParameters = 1099511627776.0;  // 2^40
 
 // What a name of a mixer could have been. All names at the first mistake alone: with many mistakes and many mixers the
@@ -38,8 +37,30 @@ class KnownMixers {
   bool listed_ = false;
 };
 
+// One of the kinds, whose fields are sound.
+void CheckKind(const MixerSpec& mixer, int64_t width, const std::string& path, const MixerKinds& kinds,
+               StackChecker* check) {
+  const MixerKind* kind = kinds.Find(mixer);
+  if (kind == nullptr) {
+    check->Add(path, "no kind", absl::StrCat("one of ", kinds.Names()));
+    return;
+  }
+  // A kind of another package does not exclude the others, as they do each other.
+  std::vector<std::string> names;
+  std::vector<const google::protobuf::FieldDescriptor*> fields;
+  mixer.GetReflection()->ListFields(mixer, &fields);
+  for (const google::protobuf::FieldDescriptor* field : fields) {
+    if (field->is_extension() || field->real_containing_oneof() != nullptr) names.push_back(field->name());
+  }
+  if (names.size() > 1) {
+    check->Add(path, absl::StrJoin(names, " and "), "one kind");
+    return;
+  }
+  kind->check(mixer, width, absl::StrCat(path, ".", kind->name), check);
+}
+
 // Every mixer has a name of its own and a sound kind.
-void CheckMixers(const StackSpec& spec, StackChecker* check) {
+void CheckMixers(const StackSpec& spec, const MixerKinds& kinds, StackChecker* check) {
   std::set<std::string> names;
   for (int i = 0; i < spec.mixers_size(); ++i) {
     const MixerSpec& mixer = spec.mixers(i);
@@ -49,7 +70,7 @@ void CheckMixers(const StackSpec& spec, StackChecker* check) {
     } else if (!names.insert(mixer.name()).second) {
       check->Add(absl::StrCat(path, ".name"), QuotedName(mixer.name()), "a name that no other mixer has");
     }
-    CheckMixerKind(mixer, spec.width(), path, check);
+    CheckKind(mixer, spec.width(), path, kinds, check);
   }
 }
 
@@ -67,7 +88,7 @@ void CheckLayers(const StackSpec& spec, StackChecker* check) {
 }
 
 // Sound mixers and layers given: anchors that exist and whose values are as wide as those that they are mixed with.
-void CheckAnchors(const StackSpec& spec, StackChecker* check) {
+void CheckAnchors(const StackSpec& spec, const MixerKinds& kinds, StackChecker* check) {
   const std::set<std::string> used(spec.layers().begin(), spec.layers().end());
   KnownMixers known(spec);
   for (int i = 0; i < spec.mixers_size(); ++i) {
@@ -82,9 +103,9 @@ void CheckAnchors(const StackSpec& spec, StackChecker* check) {
       check->Add(path, QuotedName(mixer.value_anchor()), known.Expected());
       continue;
     }
-    if (used.count(mixer.name()) == 0 || !HasValueResidual(mixer)) continue;
-    const int64_t wanted = ValueWidth(mixer, spec.width());
-    const int64_t offered = ValueWidth(*anchor, spec.width());
+    if (used.count(mixer.name()) == 0 || !HasValueResidual(mixer, kinds)) continue;
+    const int64_t wanted = ValueWidth(mixer, spec.width(), kinds);
+    const int64_t offered = ValueWidth(*anchor, spec.width(), kinds);
     if (used.count(anchor->name()) == 0) {
       check->Add(path, QuotedName(mixer.value_anchor()), "a mixer that a layer uses");
     } else if (offered != wanted) {
@@ -95,38 +116,34 @@ void CheckAnchors(const StackSpec& spec, StackChecker* check) {
   }
 }
 
-// About as many parameters as the spec has: its matrices, in floating point so that nothing overflows.
-double NumMatrixElements(const StackSpec& spec) {
-  const double width = spec.width();
-  double elements = 2.0 * spec.vocab_size() * width;
-  for (int i = 0; i < spec.layers_size(); ++i) {
-    const MixerSpec& mixer = spec.mixers(MixerIndex(spec, i));
-    elements += 2.0 * width * static_cast<double>(MlpWidth(spec));
-    if (mixer.has_rwkv7()) {
-      const Rwkv7Ranks ranks = ResolveRanks(mixer.rwkv7(), spec.width());
-      elements += width * (4.0 * width + 2.0 * (ranks.decay + ranks.in_context_rate + ranks.value + ranks.gate));
-    } else if (IsDeltaNet(mixer)) {
-      const DeltaNetSpec sizes = ResolveDeltaNet(mixer, spec.width());
-      elements += width * (2.0 * sizes.qk_width() + 3.0 * sizes.value_width());
-      if (mixer.has_kimi_delta()) {
-        const double keys = static_cast<double>(sizes.num_value_heads * sizes.qk_dim);
-        elements += static_cast<double>(sizes.v_dim) * (2.0 * width + keys + sizes.value_width());
-      }
-    } else {
-      const ProjectionSpec& projections = Projections(mixer);
-      const HeadSizes heads = ResolveHeads(projections, spec.width());
-      elements += width * static_cast<double>((heads.num_heads + heads.num_kv_heads) * (heads.qk_dim + heads.v_dim));
-      elements += static_cast<double>(ValueGateRank(projections, spec.width())) *
-                  (width + static_cast<double>(heads.num_kv_heads * heads.v_dim));
-    }
+// In floating point, so that nothing overflows.
+double NumMatrixElements(const MixerSpec& mixer, const StackSpec& spec, const MixerKinds& kinds) {
+  std::vector<Parameter> parameters;
+  kinds.Of(mixer).append_parameters(mixer, {0, spec.layers_size(), spec.width()}, "", &parameters);
+  double elements = 0;
+  for (const Parameter& parameter : parameters) {
+    if (parameter.shape.size() != 2) continue;
+    elements += static_cast<double>(parameter.shape[0]) * static_cast<double>(parameter.shape[1]);
   }
   return elements;
 }
 
-void CheckStack(const StackSpec& spec, StackChecker* check) {
+// About as many parameters as the spec has: its matrices.
+double NumMatrixElements(const StackSpec& spec, const MixerKinds& kinds) {
+  const double width = spec.width();
+  std::vector<double> of_mixer;
+  for (const MixerSpec& mixer : spec.mixers()) of_mixer.push_back(NumMatrixElements(mixer, spec, kinds));
+  double elements = 2.0 * spec.vocab_size() * width;
+  for (int i = 0; i < spec.layers_size(); ++i) {
+    elements += 2.0 * width * static_cast<double>(MlpWidth(spec)) + of_mixer[static_cast<size_t>(MixerIndex(spec, i))];
+  }
+  return elements;
+}
+
+void CheckStack(const StackSpec& spec, const MixerKinds& kinds, StackChecker* check) {
   check->Whole("vocab_size", spec.vocab_size(), 1);
   const bool width_known = check->Whole("width", spec.width(), 1);
-  CheckMixers(spec, check);
+  CheckMixers(spec, kinds, check);
   CheckLayers(spec, check);
   if (width_known && check->Above("mlp_expansion", spec.mlp_expansion(), 0, static_cast<double>(kMaxSpecSize)) &&
       (MlpWidth(spec) < 32 || MlpWidth(spec) > kMaxSpecSize)) {
@@ -145,8 +162,8 @@ void CheckStack(const StackSpec& spec, StackChecker* check) {
     check->Add("logit_softcap", NumberText(spec.logit_softcap()), "0 (off) or a number from 0.000001 to 1000000");
   }
   if (check->count() != 0) return;
-  CheckAnchors(spec, check);
-  const double elements = NumMatrixElements(spec);
+  CheckAnchors(spec, kinds, check);
+  const double elements = NumMatrixElements(spec, kinds);
   if (elements > kMaxParameters) {
     check->Add("layers", absl::StrCat("a stack of ", elements, " parameters"),
                absl::StrCat("at most ", NumberText(kMaxParameters), " parameters"));
@@ -155,9 +172,9 @@ void CheckStack(const StackSpec& spec, StackChecker* check) {
 
 }  // namespace
 
-std::vector<StackProblem> FindStackProblems(const StackSpec& spec, size_t* count) {
+std::vector<StackProblem> FindStackProblems(const StackSpec& spec, size_t* count, const MixerKinds& kinds) {
   StackChecker check;
-  CheckStack(spec, &check);
+  CheckStack(spec, kinds, &check);
   if (count != nullptr) *count = check.count();
   return check.Take();
 }

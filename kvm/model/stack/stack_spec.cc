@@ -1,7 +1,6 @@
 #include "kvm/model/stack/stack_spec.h"
 
 #include <algorithm>
-#include <cmath>
 #include <vector>
 
 #include "absl/strings/match.h"
@@ -9,8 +8,7 @@
 #include "google/protobuf/io/tokenizer.h"
 #include "google/protobuf/text_format.h"
 #include "kvm/base/status_macros.h"
-#include "kvm/model/stack/delta_net_spec.h"
-#include "kvm/model/stack/stack_checker.h"
+#include "kvm/model/stack/stack_limits.h"
 #include "kvm/model/stack/stack_problems.h"
 
 namespace kvm {
@@ -37,7 +35,7 @@ class FirstError : public google::protobuf::io::ErrorCollector {
 
 }  // namespace
 
-absl::StatusOr<StackSpec> ParseStackSpec(absl::string_view text, const std::string& source) {
+absl::StatusOr<StackSpec> ParseStackSpec(absl::string_view text, const std::string& source, const MixerKinds& kinds) {
   FirstError error;
   google::protobuf::TextFormat::Parser parser;
   parser.RecordErrorsTo(&error);
@@ -45,7 +43,7 @@ absl::StatusOr<StackSpec> ParseStackSpec(absl::string_view text, const std::stri
   if (!parser.ParseFromString(std::string(text), &spec)) {
     return absl::InvalidArgumentError(absl::StrCat(source, ":", error.message()));
   }
-  const absl::Status status = ValidateStack(spec);
+  const absl::Status status = ValidateStack(spec, kinds);
   if (!status.ok()) return absl::InvalidArgumentError(absl::StrCat(source, ": ", status.message()));
   return spec;
 }
@@ -56,9 +54,9 @@ std::string FormatStackSpec(const StackSpec& spec) {
   return text;
 }
 
-absl::Status ValidateStack(const StackSpec& spec) {
+absl::Status ValidateStack(const StackSpec& spec, const MixerKinds& kinds) {
   size_t count = 0;
-  const std::vector<StackProblem> problems = FindStackProblems(spec, &count);
+  const std::vector<StackProblem> problems = FindStackProblems(spec, &count, kinds);
   if (problems.empty()) return absl::OkStatus();
   std::string message;
   for (const StackProblem& problem : problems) {
@@ -76,100 +74,28 @@ int MixerIndex(const StackSpec& spec, int layer) {
   return -1;
 }
 
-bool HasValueResidual(const MixerSpec& mixer) {
-  return mixer.has_rwkv7() || (HasProjections(mixer) && Projections(mixer).value_residual() != NONE);
+bool HasValueResidual(const MixerSpec& mixer, const MixerKinds& kinds) {
+  const MixerKind& kind = kinds.Of(mixer);
+  return kind.has_value_residual != nullptr && kind.has_value_residual(mixer);
 }
 
-int AnchorLayer(const StackSpec& spec, int layer) {
+int AnchorLayer(const StackSpec& spec, int layer, const MixerKinds& kinds) {
   const MixerSpec& mixer = spec.mixers(MixerIndex(spec, layer));
-  if (!HasValueResidual(mixer)) return -1;
+  if (!HasValueResidual(mixer, kinds)) return -1;
   const std::string& anchor = mixer.has_value_anchor() ? mixer.value_anchor() : mixer.name();
   return static_cast<int>(std::find(spec.layers().begin(), spec.layers().end(), anchor) - spec.layers().begin());
 }
 
 int64_t MlpWidth(const StackSpec& spec) { return static_cast<int64_t>(spec.mlp_expansion() * spec.width()) / 32 * 32; }
 
-bool HasProjections(const MixerSpec& mixer) { return !mixer.has_rwkv7() && !IsDeltaNet(mixer); }
+bool HasProjections(const MixerSpec& mixer, const MixerKinds& kinds) { return kinds.Of(mixer).projections != nullptr; }
 
-const ProjectionSpec& Projections(const MixerSpec& mixer) {
-  if (mixer.has_kvm()) return mixer.kvm().projections();
-  if (mixer.has_block_window()) return mixer.block_window().projections();
-  if (mixer.has_ovq()) return mixer.ovq().projections();
-  return mixer.attention().projections();
+const ProjectionSpec& Projections(const MixerSpec& mixer, const MixerKinds& kinds) {
+  return kinds.Of(mixer).projections(mixer);
 }
 
-ProjectionSpec* MutableProjections(MixerSpec* mixer) {
-  if (mixer->has_kvm()) return mixer->mutable_kvm()->mutable_projections();
-  if (mixer->has_block_window()) return mixer->mutable_block_window()->mutable_projections();
-  if (mixer->has_ovq()) return mixer->mutable_ovq()->mutable_projections();
-  return mixer->mutable_attention()->mutable_projections();
-}
-
-HeadSizes ResolveHeads(const ProjectionSpec& spec, int64_t width) {
-  HeadSizes sizes;
-  sizes.num_heads = spec.num_heads();
-  sizes.num_kv_heads = spec.has_num_kv_heads() ? spec.num_kv_heads() : spec.num_heads();
-  sizes.qk_dim = spec.has_qk_head_dim() ? spec.qk_head_dim() : width / spec.num_heads();
-  sizes.v_dim = spec.has_v_head_dim() ? spec.v_head_dim() : width / spec.num_heads();
-  return sizes;
-}
-
-int64_t ValueWidth(const MixerSpec& mixer, int64_t width) {
-  if (mixer.has_rwkv7()) return width;
-  if (IsDeltaNet(mixer)) return ResolveDeltaNet(mixer, width).value_width();
-  const HeadSizes sizes = ResolveHeads(Projections(mixer), width);
-  return sizes.num_kv_heads * sizes.v_dim;
-}
-
-int64_t DefaultRank(double multiplier, double power, int64_t width) {
-  // Ties go to the even multiple, as in Python's round().
-  const double rank = std::nearbyint(multiplier * std::pow(static_cast<double>(width), power) / 32);
-  return std::max<int64_t>(32, 32 * static_cast<int64_t>(rank));
-}
-
-int64_t ValueGateRank(const ProjectionSpec& spec, int64_t width) {
-  return spec.has_value_gate_rank() ? spec.value_gate_rank() : DefaultRank(1.3, 0.5, width);
-}
-
-Rwkv7Ranks ResolveRanks(const Rwkv7Spec& spec, int64_t width) {
-  Rwkv7Ranks ranks;
-  ranks.decay = spec.has_decay_rank() ? spec.decay_rank() : DefaultRank(1.8, 0.5, width);
-  ranks.in_context_rate = spec.has_in_context_rate_rank() ? spec.in_context_rate_rank() : DefaultRank(1.8, 0.5, width);
-  ranks.value = spec.has_value_rank() ? spec.value_rank() : DefaultRank(1.3, 0.5, width);
-  ranks.gate = spec.has_gate_rank() ? spec.gate_rank() : DefaultRank(0.6, 0.8, width);
-  return ranks;
-}
-
-SlotBudget ToSlotBudget(const BudgetSpec& spec) {
-  SlotBudget budget;
-  switch (spec.growth()) {
-    case BudgetSpec::FIXED:
-      budget.growth = SlotBudget::Growth::kFixed;
-      break;
-    case BudgetSpec::POWER_LAW:
-      budget.growth = SlotBudget::Growth::kPowerLaw;
-      break;
-    case BudgetSpec::SATURATION:
-      budget.growth = SlotBudget::Growth::kSaturation;
-      break;
-  }
-  budget.factor = spec.factor();
-  budget.exponent = spec.exponent();
-  budget.limit = spec.limit();
-  budget.round_down = spec.round_down();
-  budget.min_rows = spec.min_rows();
-  budget.max_chunks = spec.max_chunks();
-  budget.append_below = spec.append_below();
-  return budget;
-}
-
-std::vector<SlotBudget> ToHeadBudgets(const KvmSpec& spec) {
-  const ProjectionSpec& projections = spec.projections();
-  const int32_t heads = projections.has_num_kv_heads() ? projections.num_kv_heads() : projections.num_heads();
-  if (spec.head_budgets().empty()) return std::vector<SlotBudget>(heads, ToSlotBudget(spec.budget()));
-  std::vector<SlotBudget> budgets;
-  for (const BudgetSpec& budget : spec.head_budgets()) budgets.push_back(ToSlotBudget(budget));
-  return budgets;
+int64_t ValueWidth(const MixerSpec& mixer, int64_t width, const MixerKinds& kinds) {
+  return kinds.Of(mixer).value_width(mixer, width);
 }
 
 }  // namespace kvm

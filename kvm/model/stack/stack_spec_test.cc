@@ -45,8 +45,9 @@ std::string Refusal(Change change) {
 
 TEST(ParseStackSpec, NumbersBeyondTheirTypeNameTheBound) {
   const absl::StatusOr<StackSpec> spec = ParseStackSpec("width: 99999999999", "s");
-  EXPECT_THAT(std::string(spec.status().message()),
-              ::testing::HasSubstr("s:1:8: Integer out of range (99999999999); expected a whole number of at most 16777216"));
+  EXPECT_THAT(
+      std::string(spec.status().message()),
+      ::testing::HasSubstr("s:1:8: Integer out of range (99999999999); expected a whole number of at most 16777216"));
 }
 
 TEST(ParseStackSpec, ReadsTheTextFormat) {
@@ -116,7 +117,7 @@ TEST(AnchorLayer, IsTheFirstLayerOfTheAnchorsMixer) {
   spec.mutable_mixers(1)->set_value_anchor("window");  // both have values of 16 channels
   ASSERT_TRUE(ValidateStack(spec).ok()) << ValidateStack(spec);
   EXPECT_EQ(AnchorLayer(spec, 1), 2);
-  spec.mutable_mixers(1)->mutable_kvm()->mutable_projections()->set_value_residual(NONE);
+  spec.mutable_mixers(1)->mutable_kvm()->mutable_projections()->set_value_residual(ProjectionSpec::NONE);
   EXPECT_EQ(AnchorLayer(spec, 1), -1);
 }
 

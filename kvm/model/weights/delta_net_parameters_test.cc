@@ -1,5 +1,3 @@
-#include "kvm/model/weights/delta_net_parameters.h"
-
 #include <algorithm>
 #include <cmath>
 #include <map>
@@ -12,6 +10,7 @@
 #include "kvm/kernels/thread_pool.h"
 #include "kvm/model/stack/stack_spec.h"
 #include "kvm/model/weights/initializer.h"
+#include "kvm/model/weights/parameters.h"
 
 namespace kvm {
 namespace {

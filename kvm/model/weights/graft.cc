@@ -12,15 +12,13 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "kvm/base/status_macros.h"
+#include "kvm/model/stack/stack_limits.h"
 #include "kvm/model/stack/stack_spec.h"
 #include "kvm/model/weights/parameters.h"
 #include "kvm/model/weights/tensor_problems.h"
 
 namespace kvm {
 namespace {
-
-// More layers than a valid spec has.
-constexpr int kMaxLayers = 4096;
 
 constexpr char kLayers[] = "transformer.h.";
 constexpr char kEmbedding[] = "transformer.wte.weight";
@@ -62,12 +60,6 @@ bool IsMeant(const StackPart& part, absl::string_view name) {
   return false;
 }
 
-const char* KindName(const MixerSpec& mixer) {
-  const google::protobuf::OneofDescriptor* kinds = MixerSpec::descriptor()->FindOneofByName("kind");
-  const google::protobuf::FieldDescriptor* field = mixer.GetReflection()->GetOneofFieldDescriptor(mixer, kinds);
-  return field == nullptr ? "none" : field->name().c_str();
-}
-
 // "0-3, 7".
 std::string FormatLayers(const std::vector<int>& layers) {
   std::string text;
@@ -87,7 +79,8 @@ std::string TitleOfLayers(const std::vector<int>& layers) {
 }
 
 // Layers of a graft that cannot be taken whatever their tensors are; `broken` gets those.
-std::vector<std::string> LayerProblems(const StackSpec& spec, const Graft& graft, std::set<int>* broken) {
+std::vector<std::string> LayerProblems(const StackSpec& spec, const Graft& graft, const MixerKinds& kinds,
+                                       std::set<int>* broken) {
   const StackPart& part = graft.part;
   std::vector<int> layers = part.layers;
   if (part.kind == StackPart::Kind::kAll) {
@@ -101,10 +94,10 @@ std::vector<std::string> LayerProblems(const StackSpec& spec, const Graft& graft
     } else if (layer >= graft.source.spec->layers_size()) {
       problem = absl::StrCat("it has ", graft.source.spec->layers_size(), " layers");
     } else if (part.kind != StackPart::Kind::kMlps && !Contains(part.without_mixer, layer)) {
-      const MixerSpec& ours = spec.mixers(MixerIndex(spec, layer));
-      const MixerSpec& theirs = graft.source.spec->mixers(MixerIndex(*graft.source.spec, layer));
-      if (ours.kind_case() != theirs.kind_case()) {
-        problem = absl::StrCat("its mixer is ", KindName(theirs), ", the stack's ", KindName(ours));
+      const MixerKind& ours = kinds.Of(spec.mixers(MixerIndex(spec, layer)));
+      const MixerKind& theirs = kinds.Of(graft.source.spec->mixers(MixerIndex(*graft.source.spec, layer)));
+      if (&ours != &theirs) {
+        problem = absl::StrCat("its mixer is ", theirs.name, ", the stack's ", ours.name);
       }
     }
     if (problem.empty()) continue;
@@ -120,8 +113,8 @@ std::vector<std::string> LayerProblems(const StackSpec& spec, const Graft& graft
 
 class GraftedWeights : public WeightSource {
  public:
-  GraftedWeights(const StackSpec& spec, const GraftPlan& plan, const WeightSource& fresh) {
-    for (const Parameter& parameter : StackParameters(spec)) {
+  GraftedWeights(const StackSpec& spec, const GraftPlan& plan, const WeightSource& fresh, const MixerKinds& kinds) {
+    for (const Parameter& parameter : StackParameters(spec, kinds)) {
       const auto origin = plan.origins.find(parameter.name);
       tensors_[parameter.name] = origin == plan.origins.end()
                                      ? std::make_pair(&fresh, parameter.name)
@@ -220,14 +213,14 @@ absl::StatusOr<StackPart> ParseStackPart(absl::string_view text) {
   return part;
 }
 
-absl::StatusOr<GraftPlan> PlanGrafts(const StackSpec& spec, absl::Span<const Graft> grafts) {
-  const std::vector<Parameter> parameters = StackParameters(spec);
+absl::StatusOr<GraftPlan> PlanGrafts(const StackSpec& spec, absl::Span<const Graft> grafts, const MixerKinds& kinds) {
+  const std::vector<Parameter> parameters = StackParameters(spec, kinds);
   GraftPlan plan;
   std::vector<std::string> problems;
   for (const Graft& graft : grafts) {
     plan.sources.push_back(graft.source);
     std::set<int> broken;
-    for (std::string& problem : LayerProblems(spec, graft, &broken)) problems.push_back(std::move(problem));
+    for (std::string& problem : LayerProblems(spec, graft, kinds, &broken)) problems.push_back(std::move(problem));
     TensorProblems tensor_problems(kLayers);
     for (const Parameter& parameter : parameters) {
       if (!IsMeant(graft.part, parameter.name) || broken.count(LayerOf(parameter.name)) > 0) continue;
@@ -246,11 +239,13 @@ absl::StatusOr<GraftPlan> PlanGrafts(const StackSpec& spec, absl::Span<const Gra
   return absl::InvalidArgumentError(absl::StrJoin(problems, "; "));
 }
 
-std::unique_ptr<WeightSource> GraftWeights(const StackSpec& spec, const GraftPlan& plan, const WeightSource& fresh) {
-  return std::make_unique<GraftedWeights>(spec, plan, fresh);
+std::unique_ptr<WeightSource> GraftWeights(const StackSpec& spec, const GraftPlan& plan, const WeightSource& fresh,
+                                           const MixerKinds& kinds) {
+  return std::make_unique<GraftedWeights>(spec, plan, fresh, kinds);
 }
 
-std::vector<GraftLine> DescribeGrafts(const StackSpec& spec, const GraftPlan& plan, const std::string& fresh) {
+std::vector<GraftLine> DescribeGrafts(const StackSpec& spec, const GraftPlan& plan, const std::string& fresh,
+                                      const MixerKinds& kinds) {
   const auto origin_of = [&](const std::string& name) {
     const auto origin = plan.origins.find(name);
     return origin == plan.origins.end() ? fresh : plan.sources[origin->second.source].name;
@@ -259,7 +254,7 @@ std::vector<GraftLine> DescribeGrafts(const StackSpec& spec, const GraftPlan& pl
   // Layers with the same origin share a line, which stands where the first of them does.
   std::vector<std::pair<std::string, std::vector<int>>> groups;
   std::vector<std::string> mixer_origins(spec.layers_size());
-  for (const auto& parameter : StackParameters(spec)) {
+  for (const auto& parameter : StackParameters(spec, kinds)) {
     const int layer = LayerOf(parameter.name);
     if (IsOfMixer(parameter.name, layer)) mixer_origins[layer] = origin_of(parameter.name);
   }
@@ -283,7 +278,7 @@ std::vector<GraftLine> DescribeGrafts(const StackSpec& spec, const GraftPlan& pl
   return lines;
 }
 
-absl::Status ReplaceMixers(const std::vector<int>& layers, MixerSpec mixer, StackSpec* spec) {
+absl::Status ReplaceMixers(const std::vector<int>& layers, MixerSpec mixer, StackSpec* spec, const MixerKinds& kinds) {
   const auto same = std::find_if(spec->mixers().begin(), spec->mixers().end(),
                                  [&](const MixerSpec& known) { return SameMixer(known, mixer); });
   std::string name = mixer.name();
@@ -302,11 +297,11 @@ absl::Status ReplaceMixers(const std::vector<int>& layers, MixerSpec mixer, Stac
     *spec->mutable_layers(layer) = name;
   }
   DropUnusedMixers(spec);
-  return ValidateStack(*spec);
+  return ValidateStack(*spec, kinds);
 }
 
 absl::Status AdoptMixers(const std::vector<int>& layers, const StackSpec& source, const std::string& name,
-                         StackSpec* spec) {
+                         StackSpec* spec, const MixerKinds& kinds) {
   const std::set<int> adopted(layers.begin(), layers.end());
   std::vector<int> lacking;
   for (const int layer : adopted) {
@@ -321,7 +316,7 @@ absl::Status AdoptMixers(const std::vector<int>& layers, const StackSpec& source
     *spec->mutable_mixers() = source.mixers();
     for (const int layer : adopted) *spec->mutable_layers(layer) = source.layers(layer);
     DropUnusedMixers(spec);
-    return ValidateStack(*spec);
+    return ValidateStack(*spec, kinds);
   }
   for (const int layer : adopted) {
     MixerSpec mixer = source.mixers(MixerIndex(source, layer));
@@ -330,7 +325,7 @@ absl::Status AdoptMixers(const std::vector<int>& layers, const StackSpec& source
                                                      mixer.value_anchor(), ", which does not come along"));
     }
     mixer.clear_value_anchor();
-    RETURN_IF_ERROR(ReplaceMixers({layer}, std::move(mixer), spec));
+    RETURN_IF_ERROR(ReplaceMixers({layer}, std::move(mixer), spec, kinds));
   }
   return absl::OkStatus();
 }

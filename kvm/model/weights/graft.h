@@ -16,6 +16,8 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
+#include "kvm/model/stack/builtin_kinds.h"
+#include "kvm/model/stack/mixer_kind.h"
 #include "kvm/model/stack/stack.pb.h"
 #include "kvm/model/weights/weight_source.h"
 
@@ -67,27 +69,31 @@ struct GraftPlan {
 // Finds every tensor that the grafts speak of: layer i comes from layer i, of a source with a tied head the head comes
 // from the embedding, and a later graft overrides an earlier one. InvalidArgument that lists all layers that a stack
 // lacks or that have mixers of different kinds, and all tensors that are missing or have another shape.
-absl::StatusOr<GraftPlan> PlanGrafts(const StackSpec& spec, absl::Span<const Graft> grafts);
+absl::StatusOr<GraftPlan> PlanGrafts(const StackSpec& spec, absl::Span<const Graft> grafts,
+                                     const MixerKinds& kinds = BuiltinMixerKinds());
 
 // The tensors of the plan, to the bit as they are in their sources, and all others of `spec` from `fresh`, which
 // must outlive the result.
-std::unique_ptr<WeightSource> GraftWeights(const StackSpec& spec, const GraftPlan& plan, const WeightSource& fresh);
+std::unique_ptr<WeightSource> GraftWeights(const StackSpec& spec, const GraftPlan& plan, const WeightSource& fresh,
+                                           const MixerKinds& kinds = BuiltinMixerKinds());
 
 // Where everything comes from, in lines: part, origin. `fresh` is how the origin of new tensors is called.
 struct GraftLine {
   std::string part;
   std::string origin;
 };
-std::vector<GraftLine> DescribeGrafts(const StackSpec& spec, const GraftPlan& plan, const std::string& fresh);
+std::vector<GraftLine> DescribeGrafts(const StackSpec& spec, const GraftPlan& plan, const std::string& fresh,
+                                      const MixerKinds& kinds = BuiltinMixerKinds());
 
 // Gives layers of a stack another mixer. Mixers that no layer has any more go away. InvalidArgument for a layer that
 // the stack lacks, and when the stack is none afterwards.
-absl::Status ReplaceMixers(const std::vector<int>& layers, MixerSpec mixer, StackSpec* spec);
+absl::Status ReplaceMixers(const std::vector<int>& layers, MixerSpec mixer, StackSpec* spec,
+                           const MixerKinds& kinds = BuiltinMixerKinds());
 
 // Gives layers of a stack the mixers that these layers have in `source`; `name` is the source's in messages.
 // InvalidArgument, too, for a mixer there that has another one's value anchor, unless all layers get theirs.
 absl::Status AdoptMixers(const std::vector<int>& layers, const StackSpec& source, const std::string& name,
-                         StackSpec* spec);
+                         StackSpec* spec, const MixerKinds& kinds = BuiltinMixerKinds());
 
 }  // namespace kvm
 

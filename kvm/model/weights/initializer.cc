@@ -86,9 +86,9 @@ Tensor Draw(const Parameter& parameter, const InitializerOptions& options, Threa
 }  // namespace
 
 std::unique_ptr<WeightSource> InitializeWeights(const StackSpec& spec, const InitializerOptions& options,
-                                                ThreadPool& pool) {
+                                                ThreadPool& pool, const MixerKinds& kinds) {
   auto weights = std::make_unique<InitializedWeights>(options.seed);
-  for (const Parameter& parameter : StackParameters(spec)) {
+  for (const Parameter& parameter : StackParameters(spec, kinds)) {
     if (options.cancelled()) return nullptr;
     if (options.wanted != nullptr && !options.wanted(parameter.name)) continue;
     weights->Add(parameter.name, Draw(parameter, options, pool));

@@ -9,6 +9,8 @@
 
 #include "absl/strings/string_view.h"
 #include "kvm/kernels/thread_pool.h"
+#include "kvm/model/stack/builtin_kinds.h"
+#include "kvm/model/stack/mixer_kind.h"
 #include "kvm/model/stack/stack.pb.h"
 #include "kvm/model/weights/weight_source.h"
 
@@ -28,7 +30,7 @@ struct InitializerOptions {
 // Draws every wanted parameter of a valid spec as float32. A parameter's values depend on the seed, its name and its
 // shape alone. Null when cancelled.
 std::unique_ptr<WeightSource> InitializeWeights(const StackSpec& spec, const InitializerOptions& options,
-                                                ThreadPool& pool);
+                                                ThreadPool& pool, const MixerKinds& kinds = BuiltinMixerKinds());
 
 }  // namespace kvm
 

@@ -7,7 +7,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "kvm/model/stack/stack_spec.h"
-#include "kvm/model/weights/mixer_parameters.h"
 #include "kvm/model/weights/tensor_problems.h"
 
 namespace kvm {
@@ -17,7 +16,7 @@ constexpr char kLayers[] = "transformer.h.";
 
 std::string LayerPrefix(int layer) { return absl::StrCat(kLayers, layer, "."); }
 
-std::vector<Parameter> LayerParameters(const StackSpec& spec, int layer) {
+std::vector<Parameter> LayerParameters(const StackSpec& spec, int layer, const MixerKinds& kinds) {
   const int64_t width = spec.width();
   const int64_t mlp_width = MlpWidth(spec);
   const LayerPlace place = {layer, spec.layers_size(), width};
@@ -28,7 +27,8 @@ std::vector<Parameter> LayerParameters(const StackSpec& spec, int layer) {
         {prefix + "lambdas", {2}, Initialization::Values([](int64_t i) { return i == 0 ? 1.0 : 0.0; }), false});
   }
   AppendNorm(prefix + "ln_attn", width, &parameters);
-  AppendMixerParameters(spec.mixers(MixerIndex(spec, layer)), place, prefix + "attn.", &parameters);
+  const MixerSpec& mixer = spec.mixers(MixerIndex(spec, layer));
+  kinds.Of(mixer).append_parameters(mixer, place, prefix + "attn.", &parameters);
   AppendNorm(prefix + "ln_mlp", width, &parameters);
   if (spec.mlp_token_shift()) {
     // 1 − (i/D)^((1 − layer/L)^4), as the published code begins.
@@ -66,22 +66,24 @@ std::vector<Parameter> ParametersAfterLayers(const StackSpec& spec) {
 
 }  // namespace
 
-std::vector<Parameter> StackParameters(const StackSpec& spec) {
+std::vector<Parameter> StackParameters(const StackSpec& spec, const MixerKinds& kinds) {
   std::vector<Parameter> parameters;
-  ForEachParameter(spec, [&](const Parameter& parameter) { parameters.push_back(parameter); });
+  ForEachParameter(
+      spec, [&](const Parameter& parameter) { parameters.push_back(parameter); }, kinds);
   return parameters;
 }
 
-void ForEachParameter(const StackSpec& spec, absl::FunctionRef<void(const Parameter& parameter)> visit) {
+void ForEachParameter(const StackSpec& spec, absl::FunctionRef<void(const Parameter& parameter)> visit,
+                      const MixerKinds& kinds) {
   const auto visit_all = [&](const std::vector<Parameter>& parameters) {
     for (const Parameter& parameter : parameters) visit(parameter);
   };
   visit_all(ParametersBeforeLayers(spec));
-  for (int layer = 0; layer < spec.layers_size(); ++layer) visit_all(LayerParameters(spec, layer));
+  for (int layer = 0; layer < spec.layers_size(); ++layer) visit_all(LayerParameters(spec, layer, kinds));
   visit_all(ParametersAfterLayers(spec));
 }
 
-absl::Status CheckWeights(const StackSpec& spec, const WeightSource& weights) {
+absl::Status CheckWeights(const StackSpec& spec, const WeightSource& weights, const MixerKinds& kinds) {
   const std::vector<std::string> names = weights.Names();
   assert(std::is_sorted(names.begin(), names.end()));
   std::vector<bool> is_known(names.size());
@@ -109,9 +111,11 @@ absl::Status CheckWeights(const StackSpec& spec, const WeightSource& weights) {
       problems.AddMissingLayer(layer);
       continue;
     }
-    check(LayerParameters(spec, layer));
+    check(LayerParameters(spec, layer, kinds));
     const MixerSpec& mixer = spec.mixers(MixerIndex(spec, layer));
-    for (const std::string& name : UnreadTensors(mixer, spec.width(), LayerPrefix(layer) + "attn.")) know(name);
+    const MixerKind& kind = kinds.Of(mixer);
+    if (kind.unread_tensors == nullptr) continue;
+    for (const std::string& name : kind.unread_tensors(mixer, spec.width(), LayerPrefix(layer) + "attn.")) know(name);
   }
   check(ParametersAfterLayers(spec));
   for (size_t i = 0; i < names.size(); ++i) {
@@ -121,9 +125,10 @@ absl::Status CheckWeights(const StackSpec& spec, const WeightSource& weights) {
   return absl::InvalidArgumentError(absl::StrCat(weights.Description(), ": ", problems.Join()));
 }
 
-int64_t NumParameters(const StackSpec& spec) {
+int64_t NumParameters(const StackSpec& spec, const MixerKinds& kinds) {
   int64_t elements = 0;
-  ForEachParameter(spec, [&](const Parameter& parameter) { elements += NumElements(parameter.shape); });
+  ForEachParameter(
+      spec, [&](const Parameter& parameter) { elements += NumElements(parameter.shape); }, kinds);
   return elements;
 }
 

@@ -47,7 +47,7 @@ struct Size {
 Size SizeOf(const SequenceState& sequence) {
   Size size;
   size.bytes = sequence.ByteSize();
-  for (int64_t i = 0; i < sequence.num_layers(); ++i) size.rows += sequence.layer(i).mixer->NumRows();
+  for (int64_t i = 0; i < sequence.num_layers(); ++i) size.rows += sequence.layer(i).NumRows();
   return size;
 }
 

@@ -62,7 +62,10 @@ absl::StatusOr<BatchRun> Run(Context& context, const std::vector<int64_t>& piece
       result.runs.push_back(std::move(run[0]));
     }
   }
-  for (const SequenceState& sequence : sequences) result.states.push_back(sequence.Export());
+  for (const SequenceState& sequence : sequences) {
+    ASSIGN_OR_RETURN(std::vector<NamedTensor> state, sequence.Export());
+    result.states.push_back(std::move(state));
+  }
   return result;
 }
 

@@ -110,7 +110,7 @@ TEST_P(ResumeTest, ForgedReadoutsBecomeThoseOfTheirSums) {
   session.state = model->NewSequence();
   ASSERT_NO_FATAL_FAILURE(Generate(*model, 1, prompt_, 27, sampler_, &session));
   StateFields honest;
-  session.state.Save(StateWriter(&honest));
+  EXPECT_TRUE(session.state.Save(StateWriter(&honest)).ok());
   StateFields forged = honest;
   std::vector<std::string> copies;
   copies.reserve(forged.tensors.size());
@@ -124,7 +124,7 @@ TEST_P(ResumeTest, ForgedReadoutsBecomeThoseOfTheirSums) {
   SequenceState restored = model->NewSequence();
   ASSERT_TRUE(restored.Restore(StateReader(forged)).ok());
   StateFields fields;
-  restored.Save(StateWriter(&fields));
+  EXPECT_TRUE(restored.Save(StateWriter(&fields)).ok());
   ASSERT_EQ(fields.tensors.size(), honest.tensors.size());
   for (size_t i = 0; i < fields.tensors.size(); ++i) {
     const TensorView &a = fields.tensors[i].view, &b = honest.tensors[i].view;

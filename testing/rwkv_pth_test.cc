@@ -30,7 +30,7 @@ std::string Data(const std::string& name) { return "testing/data/rwkv_pth/" + na
 void ExpectLogits(const std::string& path, const std::string& dtype) {
   const absl::StatusOr<OpenedModel> opened = OpenModel(path);
   ASSERT_TRUE(opened.ok()) << opened.status();
-  EXPECT_EQ(opened->kind, "RWKV-7 checkpoint");
+  EXPECT_EQ(Name(opened->kind), "RWKV-7 checkpoint");
   const auto model = LanguageModel::Create(opened->model.spec, *opened->model.weights, {});
   ASSERT_TRUE(model.ok()) << model.status();
   const auto expected_file = SafetensorsFile::Open(Data("x070_expected.safetensors"));

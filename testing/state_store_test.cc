@@ -16,9 +16,9 @@
 #include "gtest/gtest.h"
 #include "kvm/kernels/dtype.h"
 #include "kvm/kernels/execution_context.h"
+#include "kvm/model/engine/state_size.h"
 #include "kvm/model/language_model.h"
 #include "kvm/model/stack/model_options.h"
-#include "kvm/model/state_size.h"
 #include "kvm/state/snapshot/session.h"
 #include "kvm/state/state_fields.h"
 #include "testing/conformance/random_weights.h"
@@ -32,7 +32,7 @@ constexpr int64_t kPlenty = 1 << 30;
 // Names, numbers and bytes of all that a session consists of.
 std::vector<std::string> ContentsOf(const Session& session) {
   StateFields fields;
-  session.state.Save(StateWriter(&fields));
+  EXPECT_TRUE(session.state.Save(StateWriter(&fields)).ok());
   std::vector<std::string> contents;
   for (const StateNumber& number : fields.numbers) contents.push_back(absl::StrCat(number.name, "=", number.value));
   for (const StateTensor& tensor : fields.tensors) {

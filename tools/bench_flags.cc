@@ -12,7 +12,7 @@
 #include "kvm/io/model_file.h"
 #include "kvm/io/stack_file.h"
 #include "kvm/kernels/thread_pool.h"
-#include "kvm/model/state_size.h"
+#include "kvm/model/engine/state_size.h"
 #include "tools/cli/format.h"
 #include "tools/cli/machine.h"
 #include "tools/flags/state_fits.h"

@@ -27,7 +27,7 @@
 #include "kvm/io/tensors/safetensors.h"
 #include "kvm/io/torch/rwkv_checkpoint.h"
 #include "kvm/io/torch/torch_file.h"
-#include "kvm/model/state_size.h"
+#include "kvm/model/engine/state_size.h"
 #include "nlohmann/json.hpp"
 #include "tools/cli/flag_set.h"
 #include "tools/cli/format.h"

@@ -35,12 +35,6 @@ std::vector<int32_t> DrawTokens(int64_t count, int64_t vocab_size, uint64_t seed
   return tokens;
 }
 
-int64_t MostRows(const SequenceState& sequence) {
-  int64_t rows = 0;
-  for (int64_t i = 0; i < sequence.num_layers(); ++i) rows = std::max(rows, sequence.layer(i).mixer->NumRows());
-  return rows;
-}
-
 // Extends by the tokens at the sequence's own position, and returns the seconds.
 absl::StatusOr<double> Extend(Reader& reader, SequenceState& sequence, int64_t count, bool wants_logits,
                               ExecutionContext& context) {
@@ -76,7 +70,7 @@ absl::Status TakeSamples(int64_t piece, int64_t decode_tokens, ExecutionContext&
                          Samples* samples) {
   SequenceState fork = reader.sequence.Fork();
   // What the two share would be copied when it is written to: a sequence by itself copies nothing.
-  for (int64_t i = 0; i < fork.num_layers(); ++i) fork.layer(i).mixer.Mutable();
+  fork.Unshare();
   ASSIGN_OR_RETURN(double seconds, Extend(reader, fork, piece, false, context));
   samples->piece.push_back(seconds);
   ASSIGN_OR_RETURN(seconds, Extend(reader, fork, 1, true, context));
@@ -95,7 +89,7 @@ ContextResult Describe(const Reader& reader, int64_t context, int64_t piece) {
   result.context = context;
   result.piece_tokens = piece;
   result.read_seconds = reader.seconds;
-  result.rows = MostRows(reader.sequence);
+  result.rows = reader.sequence.NumRows();
   result.state_bytes = reader.sequence.ByteSize();
   result.piece_flop = PrefillFlop(model.spec(), context - piece, piece);
   result.token_flop = LayerWeightFlop(model.spec()) + HeadFlop(model.spec()) + mixers.flop;

@@ -3,8 +3,8 @@
 #include <memory>
 
 #include "gtest/gtest.h"
+#include "kvm/model/engine/state_size.h"
 #include "kvm/model/stack/stack_spec.h"
-#include "kvm/model/state_size.h"
 #include "kvm/model/weights/initializer.h"
 
 namespace kvm {

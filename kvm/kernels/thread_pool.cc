@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "kvm/base/check.h"
+#include "kvm/kernels/recycling_memory.h"
 
 namespace kvm {
 namespace {
@@ -23,9 +24,6 @@ namespace {
 // How often a waiting thread looks before it sleeps: some tens of microseconds, which covers the gap between the loops
 // of one step, while an idle pool costs nothing.
 constexpr int kSpins = 2000;
-
-// Larger pieces than this are allocated anew each time.
-constexpr size_t kMaxKeptBytes = size_t{1} << 20;
 
 void Pause() {
 #if defined(__x86_64__) || defined(__i386__)
@@ -176,7 +174,7 @@ struct ThreadPool::Impl {
   std::condition_variable work_changed;  // a new loop, or stop
   std::condition_variable emptied;       // the last helper left a closed loop
   int spins = kSpins;
-  std::pmr::synchronized_pool_resource memory{std::pmr::pool_options{0, kMaxKeptBytes}};
+  RecyclingMemory memory;
   std::vector<std::thread> helpers;
 };
 

@@ -10,9 +10,9 @@
 #include "kvm/kernels/execution_context.h"
 #include "kvm/kernels/tensor.h"
 #include "kvm/kernels/thread_pool.h"
+#include "kvm/model/engine/state_size.h"
 #include "kvm/model/language_model.h"
 #include "kvm/model/stack/stack_spec.h"
-#include "kvm/model/state_size.h"
 #include "kvm/model/weights/initializer.h"
 
 namespace kvm {
@@ -56,7 +56,8 @@ std::unique_ptr<LanguageModel> NewModel(const std::string& text) {
 TEST(DeltaNetState, ExportsMatricesAndHistories) {
   const std::unique_ptr<LanguageModel> model = NewModel(kHybrid);
   std::map<std::string, Shape> shapes;
-  for (const NamedTensor& t : model->NewSequence().Export()) shapes[t.name] = t.tensor.shape();
+  const std::vector<NamedTensor> tensors = model->NewSequence().Export().value();
+  for (const NamedTensor& t : tensors) shapes[t.name] = t.tensor.shape();
   EXPECT_EQ(shapes.at("cache.0.recurrent"), (Shape{4, 6, 8}));
   EXPECT_EQ(shapes.at("cache.0.conv_q"), (Shape{12, 3}));
   EXPECT_EQ(shapes.at("cache.0.conv_k"), (Shape{12, 3}));
@@ -68,7 +69,8 @@ TEST(DeltaNetState, ExportsMatricesAndHistories) {
 TEST(DeltaNetState, HasNoHistoriesWithoutAPast) {
   const std::unique_ptr<LanguageModel> model = NewModel(kOptions);
   std::map<std::string, Shape> shapes;
-  for (const NamedTensor& t : model->NewSequence().Export()) shapes[t.name] = t.tensor.shape();
+  const std::vector<NamedTensor> tensors = model->NewSequence().Export().value();
+  for (const NamedTensor& t : tensors) shapes[t.name] = t.tensor.shape();
   for (const char* layer : {"cache.0.", "cache.1."}) {
     EXPECT_EQ(shapes.count(std::string(layer) + "recurrent"), 1u);
     EXPECT_EQ(shapes.count(std::string(layer) + "conv_q"), 0u);

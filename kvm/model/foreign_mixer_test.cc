@@ -11,6 +11,7 @@
 #include "gtest/gtest.h"
 #include "kvm/kernels/execution_context.h"
 #include "kvm/kernels/thread_pool.h"
+#include "kvm/model/engine/state_size.h"
 #include "kvm/model/language_model.h"
 #include "kvm/model/mixers/attention_mixer.h"
 #include "kvm/model/mixers/cpu_mixers.h"
@@ -20,7 +21,6 @@
 #include "kvm/model/stack/kinds/kinds.h"
 #include "kvm/model/stack/mixer_kind.h"
 #include "kvm/model/stack/stack_spec.h"
-#include "kvm/model/state_size.h"
 #include "kvm/model/weights/initializer.h"
 #include "kvm/model/weights/parameters.h"
 

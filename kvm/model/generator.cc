@@ -28,6 +28,7 @@ absl::Status CheckTokens(absl::string_view what, absl::Span<const int32_t> token
 }
 
 absl::Status CheckSession(const LanguageModel& model, const Session& session) {
+  RETURN_IF_ERROR(session.state.CheckWhole());
   if (static_cast<int64_t>(session.tokens.size()) != session.state.position()) {
     return absl::InvalidArgumentError(absl::StrCat("the session has ", session.tokens.size(), " tokens; expected the ",
                                                    session.state.position(), " that its state has taken in"));

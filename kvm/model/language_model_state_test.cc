@@ -7,9 +7,9 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "kvm/model/engine/state_size.h"
 #include "kvm/model/language_model.h"
 #include "kvm/model/stack/stack_spec.h"
-#include "kvm/model/state_size.h"
 #include "kvm/model/weights/initializer.h"
 
 namespace kvm {

@@ -29,7 +29,7 @@ std::vector<int64_t> CoverageAfter(int64_t tokens, int64_t layer) {
   const auto model = LanguageModel::Create(spec, *InitializeWeights(spec, {}, context.pool), {}).value();
   SequenceState state = model->NewSequence();
   EXPECT_TRUE(model->Extend({{&state, std::vector<int32_t>(tokens, 3), {}}}, context).ok());
-  const StateCoverage coverage = state.layer(layer).mixer->Coverage();
+  const StateCoverage coverage = state.layer(layer).Coverage();
   return {coverage.rows.begin, coverage.rows.end, coverage.window.begin, coverage.window.end};
 }
 

@@ -6,6 +6,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "kvm/state/host_layer_state.h"
 
 namespace kvm {
 namespace {
@@ -36,35 +37,35 @@ class NumberState : public MixerState {
 CopyOnWrite<MixerState> Number(int number) { return CopyOnWrite<MixerState>(std::make_unique<NumberState>(number)); }
 
 const NumberState& StateOf(const SequenceState& state, int64_t layer) {
-  return static_cast<const NumberState&>(*state.layer(layer).mixer);
+  return static_cast<const NumberState&>(*HostLayer(state, layer).mixer);
 }
 int NumberOf(const SequenceState& state, int64_t layer) { return StateOf(state, layer).number; }
 void SetNumber(SequenceState& state, int64_t layer, int number) {
-  static_cast<NumberState&>(state.layer(layer).mixer.Mutable()).number = number;
+  static_cast<NumberState&>(HostLayer(state, layer).mixer.Mutable()).number = number;
 }
 
 SequenceState TwoLayers() {
-  std::vector<LayerState> layers(2);
+  std::vector<HostLayerState> layers(2);
   layers[0].mixer = Number(5);
   layers[0].mlp_shift = {1, 2, 3};
   layers[1].mixer = Number(6);
   layers[1].anchor_shift = {4, 5};
-  return SequenceState(/*stack_id=*/42, std::move(layers));
+  return NewHostSequence(/*stack_id=*/42, std::move(layers));
 }
 
 // The same stack, nothing taken in.
 SequenceState NewTwoLayers() {
-  std::vector<LayerState> layers(2);
+  std::vector<HostLayerState> layers(2);
   layers[0].mixer = Number(0);
   layers[0].mlp_shift.resize(3);
   layers[1].mixer = Number(0);
   layers[1].anchor_shift.resize(2);
-  return SequenceState(/*stack_id=*/42, std::move(layers));
+  return NewHostSequence(/*stack_id=*/42, std::move(layers));
 }
 
 StateFields FieldsOf(const SequenceState& state) {
   StateFields fields;
-  state.Save(StateWriter(&fields));
+  EXPECT_TRUE(state.Save(StateWriter(&fields)).ok());
   return fields;
 }
 
@@ -79,14 +80,14 @@ TEST(SequenceStateTest, EmptyStateStandsAtZeroAndHoldsNothing) {
 TEST(SequenceStateTest, ByteSizeAddsMixersAndShifts) { EXPECT_EQ(TwoLayers().ByteSize(), 4 + 12 + 4 + 8); }
 
 TEST(SequenceStateTest, LayersWithoutMemoryOfTheirOwnTakeNoBytes) {
-  const SequenceState state(1, std::vector<LayerState>(3));
+  const SequenceState state = NewHostSequence(1, std::vector<HostLayerState>(3));
   EXPECT_EQ(state.ByteSize(), 0);
   EXPECT_EQ(state.Fork().num_layers(), 3);
 }
 
 TEST(SequenceStateTest, ForkIsEqualAtFirst) {
   SequenceState state = TwoLayers();
-  state.Advance(7);
+  SequenceAccess::EndPass(state, 7);
   SequenceState fork = state.Fork();
   EXPECT_EQ(fork.position(), 7);
   EXPECT_EQ(fork.stack_id(), 42);
@@ -94,29 +95,30 @@ TEST(SequenceStateTest, ForkIsEqualAtFirst) {
   EXPECT_EQ(fork.ByteSize(), state.ByteSize());
   EXPECT_EQ(NumberOf(fork, 0), 5);
   EXPECT_EQ(NumberOf(fork, 1), 6);
-  EXPECT_EQ(fork.layer(0).mlp_shift, (std::vector<float>{1, 2, 3}));
-  EXPECT_EQ(fork.layer(1).anchor_shift, (std::vector<float>{4, 5}));
+  EXPECT_EQ(HostLayer(fork, 0).mlp_shift, (std::vector<float>{1, 2, 3}));
+  EXPECT_EQ(HostLayer(fork, 1).anchor_shift, (std::vector<float>{4, 5}));
 }
 
 TEST(SequenceStateTest, ExportNamesEveryTensorByItsLayer) {
   SequenceState state = TwoLayers();
-  state.Advance(7);
+  SequenceAccess::EndPass(state, 7);
   std::vector<std::string> names;
-  for (const NamedTensor& t : state.Export()) names.push_back(t.name);
+  const std::vector<NamedTensor> tensors = state.Export().value();
+  for (const NamedTensor& t : tensors) names.push_back(t.name);
   EXPECT_EQ(names, (std::vector<std::string>{"cache.0.number", "cache.0.mlp_final_token", "cache.0.seen_tokens",
                                              "cache.1.number", "cache.1.anchor_final_token", "cache.1.seen_tokens"}));
-  EXPECT_EQ(state.Export()[2].tensor.ints()[0], 7);
-  EXPECT_EQ(state.Export()[1].tensor.shape(), (Shape{1, 3}));
+  EXPECT_EQ(state.Export().value()[2].tensor.ints()[0], 7);
+  EXPECT_EQ(state.Export().value()[1].tensor.shape(), (Shape{1, 3}));
 }
 
 TEST(SequenceStateTest, ForkAndOriginalAreIndependent) {
   SequenceState state = TwoLayers();
   SequenceState fork = state.Fork();
   SetNumber(fork, 0, 99);
-  fork.layer(0).mlp_shift[0] = 99;
-  fork.Advance(3);
+  HostLayer(fork, 0).mlp_shift[0] = 99;
+  SequenceAccess::EndPass(fork, 3);
   EXPECT_EQ(NumberOf(state, 0), 5);
-  EXPECT_EQ(state.layer(0).mlp_shift[0], 1);
+  EXPECT_EQ(HostLayer(state, 0).mlp_shift[0], 1);
   EXPECT_EQ(state.position(), 0);
   SetNumber(state, 1, 77);
   EXPECT_EQ(NumberOf(fork, 1), 6);
@@ -125,15 +127,15 @@ TEST(SequenceStateTest, ForkAndOriginalAreIndependent) {
 TEST(SequenceStateTest, ForkSharesEachLayerUntilItIsWrittenTo) {
   SequenceState state = TwoLayers();
   SequenceState fork = state.Fork();
-  EXPECT_EQ(state.layer(0).mixer.get(), fork.layer(0).mixer.get());
+  EXPECT_EQ(HostLayer(state, 0).mixer.get(), HostLayer(fork, 0).mixer.get());
   SetNumber(fork, 0, 99);
-  EXPECT_NE(state.layer(0).mixer.get(), fork.layer(0).mixer.get());
-  EXPECT_EQ(state.layer(1).mixer.get(), fork.layer(1).mixer.get());
+  EXPECT_NE(HostLayer(state, 0).mixer.get(), HostLayer(fork, 0).mixer.get());
+  EXPECT_EQ(HostLayer(state, 1).mixer.get(), HostLayer(fork, 1).mixer.get());
 }
 
 TEST(SequenceStateTest, FieldsAreNamedByLayer) {
   SequenceState state = TwoLayers();
-  state.Advance(7);
+  SequenceAccess::EndPass(state, 7);
   const StateFields fields = FieldsOf(state);
   ASSERT_EQ(fields.numbers.size(), 1u);
   EXPECT_EQ(fields.numbers[0].name, "position");
@@ -147,7 +149,7 @@ TEST(SequenceStateTest, FieldsAreNamedByLayer) {
 
 TEST(SequenceStateTest, RestoreTakesOverWhatWasSaved) {
   SequenceState state = TwoLayers();
-  state.Advance(7);
+  SequenceAccess::EndPass(state, 7);
   const StateFields fields = FieldsOf(state);
   SequenceState restored = NewTwoLayers();
   const StateReader in(fields);
@@ -157,8 +159,8 @@ TEST(SequenceStateTest, RestoreTakesOverWhatWasSaved) {
   EXPECT_EQ(NumberOf(restored, 0), 5);
   EXPECT_EQ(NumberOf(restored, 1), 6);
   EXPECT_EQ(StateOf(restored, 1).restored_at, 7);
-  EXPECT_EQ(restored.layer(0).mlp_shift, (std::vector<float>{1, 2, 3}));
-  EXPECT_EQ(restored.layer(1).anchor_shift, (std::vector<float>{4, 5}));
+  EXPECT_EQ(HostLayer(restored, 0).mlp_shift, (std::vector<float>{1, 2, 3}));
+  EXPECT_EQ(HostLayer(restored, 1).anchor_shift, (std::vector<float>{4, 5}));
 }
 
 TEST(SequenceStateTest, RestoreNamesWhatIsMissingOrCannotBe) {
@@ -186,13 +188,34 @@ TEST(SequenceStateTest, RestoreNamesWhatIsMissingOrCannotBe) {
 TEST(SequenceStateTest, FieldsOfMoreLayersAreLeftOver) {
   const SequenceState state = TwoLayers();
   const StateFields fields = FieldsOf(state);
-  std::vector<LayerState> layers(1);
+  std::vector<HostLayerState> layers(1);
   layers[0].mixer = Number(0);
   layers[0].mlp_shift.resize(3);
-  SequenceState smaller(1, std::move(layers));
+  SequenceState smaller = NewHostSequence(1, std::move(layers));
   const StateReader in(fields);
   EXPECT_TRUE(smaller.Restore(in).ok());
   EXPECT_THAT(std::string(in.Finish().message()), HasSubstr("layer.1.mixer.number"));
+}
+
+TEST(SequenceStateTest, APassThatDoesNotEndLeavesItBrokenAndItsForksToo) {
+  SequenceState state = TwoLayers();
+  SequenceAccess::EndPass(state, 7);
+  EXPECT_FALSE(state.broken());
+  SequenceAccess::BeginPass(state);
+  EXPECT_TRUE(state.broken());
+  EXPECT_TRUE(state.Fork().broken());
+  StateFields fields;
+  EXPECT_EQ(state.Save(StateWriter(&fields)).code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(state.Export().status().message()), HasSubstr("half changed"));
+  EXPECT_THAT(std::string(state.CheckWhole().message()), HasSubstr("first 7 tokens"));
+}
+
+TEST(SequenceStateTest, ARestoreThatFailsLeavesItBroken) {
+  StateFields fields = FieldsOf(TwoLayers());
+  fields.tensors.pop_back();
+  SequenceState state = NewTwoLayers();
+  EXPECT_FALSE(state.Restore(StateReader(fields)).ok());
+  EXPECT_TRUE(state.broken());
 }
 
 }  // namespace

@@ -10,8 +10,8 @@
 #include "absl/strings/str_join.h"
 #include "glog/logging.h"
 #include "gtest/gtest.h"
+#include "kvm/model/engine/state_size.h"
 #include "kvm/model/stack/stack_spec.h"
-#include "kvm/model/state_size.h"
 #include "testing/conformance/model_runs.h"
 #include "testing/conformance/random_weights.h"
 
@@ -38,7 +38,7 @@ Outcome RunOne(const LanguageModel& model, absl::Span<const int32_t> tokens, con
   SequenceState sequence = model.NewSequence();
   std::vector<SequenceRun> runs = Run(model, {{&sequence, tokens, pieces}}, context);
   EXPECT_EQ(sequence.position(), static_cast<int64_t>(tokens.size()));
-  return {std::move(runs[0]), sequence.Export()};
+  return {std::move(runs[0]), sequence.Export().value()};
 }
 
 void ExpectSameBits(const Outcome& a, const Outcome& b, const std::string& what) {
@@ -132,7 +132,7 @@ void ExpectSameBitsInRaggedBatches(const ConformanceSubject& subject) {
     for (size_t layer = 0; layer < run.hidden.size(); ++layer) {
       run.hidden[layer].insert(run.hidden[layer].end(), more[i].hidden[layer].begin(), more[i].hidden[layer].end());
     }
-    ExpectSameBits(RunOne(*subject.model, tokens[i], {}, context), {std::move(run), together[i].Export()},
+    ExpectSameBits(RunOne(*subject.model, tokens[i], {}, context), {std::move(run), together[i].Export().value()},
                    absl::StrCat("sequence ", i));
   }
 }
@@ -158,8 +158,8 @@ void ExpectSameBitsForFewerLogits(const ConformanceSubject& subject) {
       {{&silent, neighbour, {}}, {&sequence, tokens, MatrixView<float>(logits.data(), 1, vocab)}}, context);
   ASSERT_TRUE(status.ok()) << status;
   EXPECT_EQ(CountDifferentBits(logits, Row(expected.run, 3 * C + 1, vocab)), 0);
-  EXPECT_EQ(CountDifferentBits(sequence.Export(), expected.state), 0);
-  EXPECT_EQ(CountDifferentBits(silent.Export(), RunOne(*subject.model, neighbour, {}, context).state), 0);
+  EXPECT_EQ(CountDifferentBits(sequence.Export().value(), expected.state), 0);
+  EXPECT_EQ(CountDifferentBits(silent.Export().value(), RunOne(*subject.model, neighbour, {}, context).state), 0);
 }
 
 void ExpectForksAreIndependent(const ConformanceSubject& subject) {
@@ -173,7 +173,7 @@ void ExpectForksAreIndependent(const ConformanceSubject& subject) {
     SequenceState fork = original.Fork();
     EXPECT_EQ(fork.position(), at);
     EXPECT_EQ(fork.ByteSize(), original.ByteSize());
-    EXPECT_EQ(CountDifferentBits(fork.Export(), original.Export()), 0);
+    EXPECT_EQ(CountDifferentBits(fork.Export().value(), original.Export().value()), 0);
     // In turns, then the rest.
     const auto extend = [&](SequenceState* sequence, const std::vector<int32_t>& tokens, int64_t count) {
       const absl::Span<const int32_t> next = absl::MakeConstSpan(tokens).subspan(sequence->position(), count);
@@ -183,8 +183,9 @@ void ExpectForksAreIndependent(const ConformanceSubject& subject) {
     extend(&original, original_tokens, 3);
     extend(&fork, fork_tokens, length - at - 2);
     extend(&original, original_tokens, length - at - 3);
-    EXPECT_EQ(CountDifferentBits(original.Export(), RunOne(*subject.model, original_tokens, {}, context).state), 0);
-    EXPECT_EQ(CountDifferentBits(fork.Export(), RunOne(*subject.model, fork_tokens, {}, context).state), 0);
+    EXPECT_EQ(CountDifferentBits(original.Export().value(), RunOne(*subject.model, original_tokens, {}, context).state),
+              0);
+    EXPECT_EQ(CountDifferentBits(fork.Export().value(), RunOne(*subject.model, fork_tokens, {}, context).state), 0);
   }
 }
 
@@ -208,26 +209,14 @@ void ExpectCausality(const ConformanceSubject& subject) {
 void ExpectPredictedStateSize(const ConformanceSubject& subject) {
   ExecutionContext context(2);
   const StackSpec& spec = subject.stack.spec;
-  const DType state = subject.options.state;
-  const bool provenance = subject.options.provenance;
   const bool is_bound = SizeIsUpperBound(spec);
   const std::vector<int32_t> tokens = Tokens(subject, subject.stack.num_tokens, 8);
   SequenceState sequence = subject.model->NewSequence();
   for (int64_t position = 0;; ++position) {
     const std::string at = absl::StrCat("position ", position);
-    const StateSize predicted = SequenceStateSize(spec, state, position, provenance);
+    const StateSize predicted = subject.model->SizeOf(position);
     ExpectSize(sequence.ByteSize(), predicted.bytes, is_bound, at);
-    int64_t most_rows = 0;
-    for (int i = 0; i < spec.layers_size(); ++i) {
-      const MixerState& mixer = *sequence.layer(i).mixer;
-      const MixerSpec& mixer_spec = spec.mixers(MixerIndex(spec, i));
-      const StateSize size = MixerStateSize(mixer_spec, spec.width(), state, position, provenance);
-      const std::string of_layer = absl::StrCat("layer ", i, ", ", at);
-      ExpectSize(mixer.NumRows(), size.rows, IsUpperBound(mixer_spec), of_layer);
-      ExpectSize(mixer.ByteSize(), size.bytes, IsUpperBound(mixer_spec), of_layer);
-      most_rows = std::max(most_rows, mixer.NumRows());
-    }
-    ExpectSize(most_rows, predicted.rows, is_bound, at);
+    ExpectSize(sequence.NumRows(), predicted.rows, is_bound, at);
     if (position == subject.stack.num_tokens || ::testing::Test::HasFatalFailure()) break;
     Run(*subject.model, {{&sequence, absl::MakeConstSpan(tokens).subspan(position, 1), {}}}, context);
   }
@@ -244,7 +233,7 @@ void ExpectBadBatchesChangeNothing(const ConformanceSubject& subject) {
   const std::vector<int32_t> past = Tokens(subject, 3 * C + 3, 9), good = Tokens(subject, 4, 10);
   SequenceState a = model.NewSequence(), b = model.NewSequence();
   Run(model, {{&a, past, {}}, {&b, past, {5}}}, context);
-  const std::vector<NamedTensor> before_a = a.Export(), before_b = b.Export();
+  const std::vector<NamedTensor> before_a = a.Export().value(), before_b = b.Export().value();
 
   StackSpec other_spec = subject.stack.spec;
   other_spec.set_vocab_size(other_spec.vocab_size() + 1);
@@ -276,13 +265,13 @@ void ExpectBadBatchesChangeNothing(const ConformanceSubject& subject) {
     EXPECT_FALSE(status.message().empty()) << what;
   }
   EXPECT_EQ(a.position(), 3 * C + 3);
-  EXPECT_EQ(CountDifferentBits(a.Export(), before_a), 0);
-  EXPECT_EQ(CountDifferentBits(b.Export(), before_b), 0);
+  EXPECT_EQ(CountDifferentBits(a.Export().value(), before_a), 0);
+  EXPECT_EQ(CountDifferentBits(b.Export().value(), before_b), 0);
   EXPECT_EQ(foreign.position(), 0);
 
   EXPECT_TRUE(model.Extend({}, context).ok());
   EXPECT_TRUE(model.Extend({{&a, {}, {}}}, context).ok());
-  EXPECT_EQ(CountDifferentBits(a.Export(), before_a), 0);
+  EXPECT_EQ(CountDifferentBits(a.Export().value(), before_a), 0);
 }
 
 void ExpectNearSteps(const ConformanceSubject& chunked) {

@@ -13,8 +13,8 @@
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "kvm/model/engine/state_size.h"
 #include "kvm/model/stack/stack_spec.h"
-#include "kvm/model/state_size.h"
 #include "kvm/state/state_fields.h"
 #include "testing/conformance/model_runs.h"
 
@@ -25,7 +25,7 @@ constexpr int64_t C = kTestChunk;
 
 StateFields FieldsOf(const SequenceState& sequence) {
   StateFields fields;
-  sequence.Save(StateWriter(&fields));
+  EXPECT_TRUE(sequence.Save(StateWriter(&fields)).ok());
   return fields;
 }
 

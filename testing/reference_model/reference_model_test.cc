@@ -111,7 +111,7 @@ TEST_P(ReferenceStackTest, LanguageModelAgreesWithTheReference) {
   }
   EXPECT_LT(LargestError(expected.logits, (*runs)[0].logits.data()), 5e-5);
 
-  ExpectSameState(sequence.Export(), expected.trace.states);
+  ExpectSameState(sequence.Export().value(), expected.trace.states);
 }
 
 INSTANTIATE_TEST_SUITE_P(All, ReferenceStackTest, ::testing::ValuesIn(ReferenceStacks()),

@@ -18,9 +18,9 @@
 #include "kvm/io/stack_file.h"
 #include "kvm/io/tokenizer/byte_level_bpe.h"
 #include "kvm/io/tokenizer/tokenizer.h"
+#include "kvm/model/engine/state_size.h"
 #include "kvm/model/language_model.h"
 #include "kvm/model/stack/stack_spec.h"
-#include "kvm/model/state_size.h"
 #include "nlohmann/json.hpp"
 #include "tools/cli/command_status.h"
 #include "tools/cli/flag_set.h"
@@ -55,12 +55,6 @@ struct DemoFlags {
 };
 
 double SecondsSince(absl::Time start) { return absl::ToDoubleSeconds(absl::Now() - start); }
-
-int64_t NumRows(const SequenceState& sequence) {
-  int64_t rows = 0;
-  for (int64_t i = 0; i < sequence.num_layers(); ++i) rows = std::max(rows, sequence.layer(i).mixer->NumRows());
-  return rows;
-}
 
 // Takes the tokens in, piece by piece.
 absl::Status Prefill(const LanguageModel& model, absl::Span<const int32_t> tokens, SequenceState& sequence,
@@ -117,7 +111,7 @@ absl::StatusOr<std::vector<DemoPoint>> Measure(const LanguageModel& model, absl:
     DemoPoint point;
     point.context = next;
     point.prefill_tokens_per_second = static_cast<double>(next - begin) / SecondsSince(start);
-    point.rows = NumRows(sequence);
+    point.rows = sequence.NumRows();
     point.state_bytes = sequence.ByteSize();
     point.full_cache_bytes = FullCacheByteSize(model.spec(), state_dtype, next);
     ASSIGN_OR_RETURN(point.decode_seconds_per_token, TimeDecoding(model, sequence, tokens[next - 1], context));

@@ -4,8 +4,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "kvm/base/status_macros.h"
+#include "kvm/model/engine/state_size.h"
 #include "kvm/model/stack/builtin_kinds.h"
-#include "kvm/model/state_size.h"
 
 namespace kvm {
 absl::Status CheckStateFits(const StackSpec& spec, DType state_dtype, int64_t num_sequences, int64_t tokens,

@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "absl/strings/str_cat.h"
-#include "kvm/model/state_size.h"
+#include "kvm/model/engine/state_size.h"
 #include "tools/cli/format.h"
 #include "tools/report/svg_chart.h"
 

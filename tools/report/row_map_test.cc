@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "kvm/state/host_layer_state.h"
 #include "kvm/state/snapshot/session.h"
 #include "kvm/state/snapshot/snapshot.h"
 #include "kvm/state/snapshot/snapshot_testing.h"
@@ -42,12 +43,12 @@ class RowMapTest : public ::testing::Test {
  protected:
   // A snapshot whose second layer has these rows.
   void Write(const std::vector<int32_t>& rows) {
-    std::vector<LayerState> layers(2);
+    std::vector<HostLayerState> layers(2);
     layers[0].mixer = CopyOnWrite<MixerState>(std::make_unique<RowsState>(1, 0));
     layers[1].mixer = CopyOnWrite<MixerState>(std::make_unique<MappedState>(rows));
     Session session;
-    session.state = SequenceState(1, std::move(layers));
-    session.state.Advance(12);
+    session.state = NewHostSequence(1, std::move(layers));
+    SequenceAccess::EndPass(session.state, 12);
     session.tokens.resize(12);
     ASSERT_TRUE(WriteSnapshot(path_, session, TestIdentity()).ok());
   }

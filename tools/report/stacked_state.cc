@@ -11,6 +11,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
+#include "kvm/base/status_macros.h"
 #include "kvm/io/tensors/safetensors.h"
 
 namespace kvm {
@@ -83,11 +84,12 @@ Tensor Stacked(const std::vector<StateTensors>& states, const std::string& name)
 
 }  // namespace
 
-std::vector<NamedTensor> StackStates(absl::Span<const SequenceState> sequences) {
+absl::StatusOr<std::vector<NamedTensor>> StackStates(absl::Span<const SequenceState> sequences) {
   std::vector<StateTensors> states;
   for (const SequenceState& sequence : sequences) {
     StateTensors& tensors = states.emplace_back();
-    for (NamedTensor& named : sequence.Export()) tensors.emplace(named.name, std::move(named.tensor));
+    ASSIGN_OR_RETURN(std::vector<NamedTensor> exported, sequence.Export());
+    for (NamedTensor& named : exported) tensors.emplace(named.name, std::move(named.tensor));
   }
   CompleteRowCounts(&states);
   std::vector<NamedTensor> stacked;
@@ -96,7 +98,7 @@ std::vector<NamedTensor> StackStates(absl::Span<const SequenceState> sequences) 
 }
 
 absl::Status WriteStackedState(absl::Span<const SequenceState> sequences, const std::string& path) {
-  const std::vector<NamedTensor> stacked = StackStates(sequences);
+  ASSIGN_OR_RETURN(const std::vector<NamedTensor> stacked, StackStates(sequences));
   std::vector<NamedTensorView> views;
   for (const NamedTensor& named : stacked) views.push_back({named.name, named.tensor.view()});
   return WriteSafetensors(path, std::move(views));

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "kvm/kernels/tensor.h"
 #include "kvm/state/sequence_state.h"
@@ -16,7 +17,7 @@ namespace kvm {
 //
 // Budgets that adapt give sequences different numbers of rows: tensors are padded with zeros to the largest, and
 // kvm_row_counts [B, Hk] says how many rows are real, as soon as any head of a layer has fewer than the largest one.
-std::vector<NamedTensor> StackStates(absl::Span<const SequenceState> sequences);
+absl::StatusOr<std::vector<NamedTensor>> StackStates(absl::Span<const SequenceState> sequences);
 
 // Writes StackStates as a safetensors file.
 absl::Status WriteStackedState(absl::Span<const SequenceState> sequences, const std::string& path);

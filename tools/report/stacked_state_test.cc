@@ -9,6 +9,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "kvm/state/host_layer_state.h"
 
 namespace kvm {
 namespace {
@@ -42,10 +43,10 @@ class PairState : public MixerState {
 };
 
 SequenceState StateOf(float a, float b) {
-  std::vector<LayerState> layers(1);
+  std::vector<HostLayerState> layers(1);
   layers[0].mixer = CopyOnWrite<MixerState>(std::make_unique<PairState>(a, b));
-  SequenceState sequence(1, std::move(layers));
-  sequence.Advance(7);
+  SequenceState sequence = NewHostSequence(1, std::move(layers));
+  SequenceAccess::EndPass(sequence, 7);
   return sequence;
 }
 
@@ -55,7 +56,8 @@ TEST(StackStatesTest, StacksTensorsAndKeepsScalars) {
   sequences.push_back(StateOf(3, 4));
   sequences.push_back(StateOf(5, 6));
   bool saw_pair = false, saw_scalar = false;
-  for (const NamedTensor& named : StackStates(sequences)) {
+  std::vector<NamedTensor> together = StackStates(sequences).value();
+  for (const NamedTensor& named : together) {
     if (named.name == "cache.0.pair") {
       saw_pair = true;
       EXPECT_THAT(named.tensor.shape(), ElementsAre(3, 1, 2));
@@ -120,12 +122,13 @@ class RowsState : public MixerState {
 std::map<std::string, Tensor> StackRows(const std::vector<std::vector<std::vector<float>>>& of_sequences) {
   std::vector<SequenceState> sequences;
   for (const std::vector<std::vector<float>>& heads : of_sequences) {
-    std::vector<LayerState> layers(1);
+    std::vector<HostLayerState> layers(1);
     layers[0].mixer = CopyOnWrite<MixerState>(std::make_unique<RowsState>(heads));
-    sequences.emplace_back(1, std::move(layers));
+    sequences.push_back(NewHostSequence(1, std::move(layers)));
   }
   std::map<std::string, Tensor> stacked;
-  for (NamedTensor& named : StackStates(sequences)) stacked[named.name] = std::move(named.tensor);
+  std::vector<NamedTensor> together = StackStates(sequences).value();
+  for (NamedTensor& named : together) stacked[named.name] = std::move(named.tensor);
   return stacked;
 }
 

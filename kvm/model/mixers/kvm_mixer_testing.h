@@ -15,10 +15,10 @@
 #include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
 #include "kvm/kernels/tensor.h"
+#include "kvm/model/engine/state_size.h"
 #include "kvm/model/mixers/kvm_mixer.h"
 #include "kvm/model/stack/builtin_kinds.h"
 #include "kvm/model/stack/stack_spec.h"
-#include "kvm/model/state_size.h"
 #include "kvm/model/weights/weight_source.h"
 
 namespace kvm {

@@ -38,13 +38,9 @@
 #include "kvm/model/stack/parameter.h"
 #include "kvm/model/stack/stack.pb.h"
 #include "kvm/model/stack/stack_checker.h"
+#include "kvm/state/state_size.h"
 
 namespace kvm {
-
-struct StateSize {
-  int64_t rows = 0;   // compressed rows per key/value head (KVM; of the head with most), else 0
-  int64_t bytes = 0;  // what ByteSize() of the state will be
-};
 
 // What a state's size depends on beside the spec; `dtype` and `provenance` are those of ModelOptions.
 struct StateQuery {

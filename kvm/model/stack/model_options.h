@@ -1,6 +1,9 @@
 #ifndef KVM_MODEL_STACK_MODEL_OPTIONS_H_
 #define KVM_MODEL_STACK_MODEL_OPTIONS_H_
 
+#include <memory>
+
+#include "absl/status/statusor.h"
 #include "kvm/kernels/dtype.h"
 #include "kvm/kernels/weight_type.h"
 
@@ -8,6 +11,15 @@ namespace kvm {
 
 class CpuMixers;
 class MixerKinds;
+class Engine;
+class WeightSource;
+struct ModelOptions;
+struct StackPlan;
+
+// Makes an engine for a valid plan and weights that passed CheckWeights; the source is not needed afterwards. Naming a
+// factory links its device: a program that names none of a device's has none of it.
+using EngineFactory = absl::StatusOr<std::unique_ptr<Engine>> (*)(const StackPlan& plan, const WeightSource& weights,
+                                                                  const ModelOptions& options);
 
 struct ModelOptions {
   WeightType weights = WeightType::kAsStored;
@@ -22,6 +34,8 @@ struct ModelOptions {
   // those that come with the library. Both outlive the model.
   const MixerKinds* kinds = nullptr;
   const CpuMixers* cpu_mixers = nullptr;
+  // What computes (kvm/model/engine/engine.h). Null: the processor (kvm/model/cpu/cpu_engine.h).
+  EngineFactory engine = nullptr;
 };
 
 // The dtype of windows and caches of uncompressed keys and values beside state rows of dtype `state`: integers are for

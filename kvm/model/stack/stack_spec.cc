@@ -35,8 +35,7 @@ class FirstError : public google::protobuf::io::ErrorCollector {
 
 }  // namespace
 
-absl::StatusOr<StackSpec> ParseStackSpec(absl::string_view text, const std::string& source,
-                                         const MixerKinds& kinds) {
+absl::StatusOr<StackSpec> ParseStackSpec(absl::string_view text, const std::string& source, const MixerKinds& kinds) {
   FirstError error;
   google::protobuf::TextFormat::Parser parser;
   parser.RecordErrorsTo(&error);

@@ -45,8 +45,9 @@ std::string Refusal(Change change) {
 
 TEST(ParseStackSpec, NumbersBeyondTheirTypeNameTheBound) {
   const absl::StatusOr<StackSpec> spec = ParseStackSpec("width: 99999999999", "s");
-  EXPECT_THAT(std::string(spec.status().message()),
-              ::testing::HasSubstr("s:1:8: Integer out of range (99999999999); expected a whole number of at most 16777216"));
+  EXPECT_THAT(
+      std::string(spec.status().message()),
+      ::testing::HasSubstr("s:1:8: Integer out of range (99999999999); expected a whole number of at most 16777216"));
 }
 
 TEST(ParseStackSpec, ReadsTheTextFormat) {

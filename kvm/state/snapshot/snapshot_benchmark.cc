@@ -20,6 +20,7 @@
 #include "kvm/state/copy_on_write.h"
 #include "kvm/state/mixer_state.h"
 #include "kvm/state/sequence_state.h"
+#include "kvm/state/host_layer_state.h"
 #include "kvm/state/snapshot/snapshot.h"
 #include "kvm/state/snapshot/snapshot_testing.h"
 
@@ -75,12 +76,12 @@ void BM_ReadSnapshot(benchmark::State& state) {
 
 // A sequence of as many layers as models have, which threads share.
 SequenceState SequenceOfLayers(int64_t rows) {
-  std::vector<LayerState> layers(24);
-  for (LayerState& layer : layers) {
+  std::vector<HostLayerState> layers(24);
+  for (HostLayerState& layer : layers) {
     layer.mixer =
         CopyOnWrite<MixerState>(std::make_unique<RowsState>(rows / static_cast<int64_t>(layers.size()), 0.0f));
   }
-  return SequenceState(/*stack_id=*/42, std::move(layers));
+  return NewHostSequence(/*stack_id=*/42, std::move(layers));
 }
 
 // Megabytes, threads.
@@ -88,7 +89,7 @@ void BM_ReadSnapshotOnThreads(benchmark::State& state) {
   const std::string path = BenchmarkFile("layers");
   Session session = TestSession(1, 1000, 0);
   session.state = SequenceOfLayers((state.range(0) << 20) / 13);
-  session.state.Advance(1000);
+  SequenceAccess::EndPass(session.state, 1000);
   CHECK(WriteSnapshot(path, session, TestIdentity()).ok());
   ThreadPool pool(static_cast<int>(state.range(1)));
   for (auto _ : state) CHECK(ReadSnapshot(path, TestIdentity(), SequenceOfLayers(0), &pool).ok());

@@ -23,6 +23,7 @@
 #include "kvm/base/file/failing_file_operations.h"
 #include "kvm/base/file/mapped_file.h"
 #include "kvm/kernels/thread_pool.h"
+#include "kvm/state/host_layer_state.h"
 #include "kvm/state/snapshot/snapshot_testing.h"
 
 namespace kvm {
@@ -151,7 +152,7 @@ TEST_F(SnapshotTest, SectionsLieAsInMemory) {
   EXPECT_EQ(std::memcmp(&file[data + 64], session.logits.data(), 12), 0);
   EXPECT_EQ(header.tensors(0).name(), "layer.0.mixer.rows");
   EXPECT_EQ(header.tensors(0).offset(), 128u);
-  const auto& rows = static_cast<const RowsState&>(*session.state.layer(0).mixer);
+  const auto& rows = static_cast<const RowsState&>(*HostLayer(session.state, 0).mixer);
   EXPECT_EQ(std::memcmp(&file[data + 128], rows.rows.data(), 48), 0);
 }
 
@@ -353,7 +354,7 @@ TEST_F(SnapshotTest, AStateWithNanIsNotWrittenAndItsLayerIsNamed) {
   Session session = TestSession(3, 10, 4);
   Write(session);
   const std::string before = ReadFile(path_).value();
-  session.state.layer(1).anchor_shift[1] = std::nanf("");
+  HostLayer(session.state, 1).anchor_shift[1] = std::nanf("");
   const absl::Status status = WriteSnapshot(path_, session, TestIdentity());
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(std::string(status.message()),

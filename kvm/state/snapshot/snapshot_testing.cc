@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "kvm/base/status_macros.h"
+#include "kvm/state/host_layer_state.h"
 #include "kvm/state/state_fields.h"
 
 namespace kvm {
@@ -15,7 +16,7 @@ constexpr int64_t kColumns = 3;
 // Names, numbers and bytes of all that a state consists of.
 std::vector<std::string> Describe(const SequenceState& state) {
   StateFields fields;
-  state.Save(StateWriter(&fields));
+  if (!state.Save(StateWriter(&fields)).ok()) return {"broken"};
   std::vector<std::string> lines;
   for (const StateNumber& number : fields.numbers) lines.push_back(number.name + "=" + std::to_string(number.value));
   for (const StateTensor& tensor : fields.tensors) {
@@ -60,22 +61,23 @@ absl::Status RowsState::Restore(const StateReader& in, int64_t) {
 }
 
 SequenceState FreshSequence() {
-  std::vector<LayerState> layers(2);
+  std::vector<HostLayerState> layers(2);
   layers[0].mixer = CopyOnWrite<MixerState>(std::make_unique<RowsState>());
   layers[0].mlp_shift.resize(5);
   layers[1].mixer = CopyOnWrite<MixerState>(std::make_unique<RowsState>());
   layers[1].anchor_shift.resize(2);
-  return SequenceState(/*stack_id=*/42, std::move(layers));
+  return NewHostSequence(/*stack_id=*/42, std::move(layers));
 }
 
 Session TestSession(int variant, int64_t tokens, int64_t rows) {
   const float first = static_cast<float>(variant);
   Session session;
   session.state = FreshSequence();
-  session.state.Advance(tokens);
-  session.state.layer(0).mixer = CopyOnWrite<MixerState>(std::make_unique<RowsState>(rows, first));
-  session.state.layer(1).mixer = CopyOnWrite<MixerState>(std::make_unique<RowsState>(rows > 0 ? 1 : 0, first + 100));
-  std::iota(session.state.layer(0).mlp_shift.begin(), session.state.layer(0).mlp_shift.end(), first + 0.5f);
+  SequenceAccess::EndPass(session.state, tokens);
+  HostLayer(session.state, 0).mixer = CopyOnWrite<MixerState>(std::make_unique<RowsState>(rows, first));
+  HostLayer(session.state, 1).mixer =
+      CopyOnWrite<MixerState>(std::make_unique<RowsState>(rows > 0 ? 1 : 0, first + 100));
+  std::iota(HostLayer(session.state, 0).mlp_shift.begin(), HostLayer(session.state, 0).mlp_shift.end(), first + 0.5f);
   session.tokens.resize(static_cast<size_t>(tokens));
   std::iota(session.tokens.begin(), session.tokens.end(), variant);
   if (tokens > 0) session.logits = {first, -0.0f, 1e30f};

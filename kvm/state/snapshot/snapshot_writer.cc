@@ -66,11 +66,9 @@ void FillSampler(const SamplerState& state, SnapshotSampler* sampler) {
 }
 
 void FillLayer(const LayerState& state, SnapshotLayer* layer) {
-  layer->set_bytes(static_cast<int64_t>((state.mlp_shift.size() + state.anchor_shift.size()) * sizeof(float)));
-  if (!state.mixer) return;
-  const StateCoverage coverage = state.mixer->Coverage();
-  layer->set_bytes(layer->bytes() + state.mixer->ByteSize());
-  layer->set_rows(state.mixer->NumRows());
+  const StateCoverage coverage = state.Coverage();
+  layer->set_bytes(state.SavedByteSize());
+  layer->set_rows(state.NumRows());
   layer->set_rows_begin(coverage.rows.begin);
   layer->set_rows_end(coverage.rows.end);
   layer->set_window_begin(coverage.window.begin);
@@ -125,7 +123,9 @@ absl::Status WriteSnapshot(const std::string& path, const Session& session, cons
       return absl::InvalidArgumentError(absl::StrCat(path, ": the session's sampler: ", valid.message()));
   }
   StateFields fields;
-  session.state.Save(StateWriter(&fields));
+  if (const absl::Status saved = session.state.Save(StateWriter(&fields)); !saved.ok()) {
+    return absl::Status(saved.code(), absl::StrCat(path, ": ", saved.message()));
+  }
   for (const StateTensor& tensor : fields.tensors) {
     const absl::Status finite = CheckFinite(tensor);
     if (finite.ok()) continue;

@@ -1,6 +1,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "kvm/base/status_macros.h"
 #include "kvm/state/store/state_store.h"
 #include "kvm/state/store/store_records.h"
 
@@ -31,6 +32,7 @@ absl::Status SessionLease::Offer() { return AddSnapshot(/*for_good=*/false); }
 absl::Status SessionLease::Keep() { return AddSnapshot(/*for_good=*/true); }
 
 absl::Status SessionLease::AddSnapshot(bool for_good) {
+  RETURN_IF_ERROR(session_.state.CheckWhole());
   if (session_.state.position() != static_cast<int64_t>(session_.tokens.size())) {
     return absl::InvalidArgumentError(absl::StrCat("the session has ", session_.tokens.size(),
                                                    " tokens, but its state has taken in ", session_.state.position()));
@@ -76,6 +78,7 @@ absl::Status SessionLease::Release() {
   if (store_ == nullptr) return absl::OkStatus();
   StoreRecords& store = *std::exchange(store_, nullptr);
   const int64_t position = session_.state.position(), num_tokens = static_cast<int64_t>(session_.tokens.size());
+  const absl::Status whole = session_.state.CheckWhole();
   auto session = std::make_shared<const Session>(std::move(session_));
   const uint64_t hash = HashTokens(session->tokens);
   StoreRecord& record = *record_;
@@ -83,16 +86,20 @@ absl::Status SessionLease::Release() {
   store.Unreserve(reserved_);
   record.leased = false;
   record.leased_bytes = 0;
-  if (position != num_tokens) {
+  if (!whole.ok() || position != num_tokens) {
     if (!record.path.empty()) {
       record.point = record.in_file;
       store.AddToIndex(record);
     } else if (!record.name.empty()) {
       static_cast<void>(store.RemoveRecord(record_, /*forget=*/false));  // it has no file that could fail to go
     }
-    return absl::InvalidArgumentError(
+    const std::string why = whole.ok()
+                                ? absl::StrCat("it has ", num_tokens, " tokens, but its state has taken in ", position)
+                                : std::string(whole.message());
+    return absl::Status(
+        whole.ok() ? absl::StatusCode::kInvalidArgument : whole.code(),
         absl::StrCat(record.name.empty() ? "a session without a name" : absl::StrCat("session \"", record.name, "\""),
-                     " cannot be kept: it has ", num_tokens, " tokens, but its state has taken in ", position));
+                     " cannot be kept: ", why));
   }
   if (record.name.empty()) {
     store.AddSnapshot(std::move(session), hash, /*for_good=*/false, record);

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "benchmark/benchmark.h"
 #include "glog/logging.h"
+#include "kvm/state/host_layer_state.h"
 #include "kvm/state/snapshot/snapshot_testing.h"
 #include "kvm/state/store/state_store.h"
 #include "kvm/state/store/state_store_testing.h"
@@ -22,7 +23,7 @@ StoreModel ModelOf(int64_t state_bytes) {
   model.bytes_at = [state_bytes](int64_t) { return state_bytes + 1000; };
   model.new_sequence = [state_bytes] {
     SequenceState state = FreshSequence();
-    state.layer(0).mixer = CopyOnWrite<MixerState>(std::make_unique<RowsState>(state_bytes / 13, 0.0f));
+    HostLayer(state, 0).mixer = CopyOnWrite<MixerState>(std::make_unique<RowsState>(state_bytes / 13, 0.0f));
     return state;
   };
   return model;
@@ -30,7 +31,7 @@ StoreModel ModelOf(int64_t state_bytes) {
 
 void TakeTokens(Session& session, int64_t count) {
   for (int64_t i = 0; i < count; ++i) session.tokens.push_back(static_cast<int32_t>(session.tokens.size()));
-  session.state.Advance(count);
+  SequenceAccess::EndPass(session.state, count);
   session.logits.assign(3, 0.0f);
 }
 
@@ -79,7 +80,7 @@ void BM_LeaseAndChange(benchmark::State& state) {
   { TakeTokens(store->Create("a", {}, kTokens).value().session(), kTokens); }
   for (auto _ : state) {
     SessionLease lease = store->Lease("a", 1).value();
-    lease.session().state.layer(0).mixer.Mutable();
+    HostLayer(lease.session().state, 0).mixer.Mutable();
     TakeTokens(lease.session(), 1);
     CHECK(lease.Release().ok());
   }

@@ -258,7 +258,7 @@ TEST_F(StateStoreTest, EarlyBeginningsOfAMillionTokensSurvive) {
   Session& session = lease.session();
   for (int32_t t = 0; t < kTokens; ++t) {
     session.tokens.push_back(t);  // what the states are does not matter here
-    session.state.Advance(1);
+    SequenceAccess::EndPass(session.state, 1);
     if ((t + 1) % kLongChunk == 0) {
       ASSERT_TRUE(lease.Offer().ok());
     }
@@ -269,7 +269,7 @@ TEST_F(StateStoreTest, EarlyBeginningsOfAMillionTokensSurvive) {
     const std::vector<int32_t> replay = lease.Rewind(position).value();
     EXPECT_LT(static_cast<int64_t>(replay.size()), std::max(kLongChunk, position / 4));
     for (int32_t token : replay) session.tokens.push_back(token);
-    session.state.Advance(static_cast<int64_t>(replay.size()));
+    SequenceAccess::EndPass(session.state, static_cast<int64_t>(replay.size()));
     ASSERT_EQ(session.state.position(), position);
   }
 }

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "gtest/gtest.h"
+#include "kvm/state/host_layer_state.h"
 #include "kvm/state/snapshot/snapshot_testing.h"
 
 namespace kvm {
@@ -22,14 +23,14 @@ StoreModel CountingModel() {
 
 void Feed(Session& session, absl::Span<const int32_t> tokens) {
   for (int32_t token : tokens) {
-    RowsState& state = static_cast<RowsState&>(session.state.layer(0).mixer.Mutable());
+    RowsState& state = static_cast<RowsState&>(HostLayer(session.state, 0).mixer.Mutable());
     const float before = state.rows.empty() ? 1.0f : state.rows.back();
     const float mixed = 0.75f * before + static_cast<float>(token);
     const float position = static_cast<float>(session.state.position());
     state.rows.insert(state.rows.end(), {static_cast<float>(token), position, mixed});
     state.marks.push_back(static_cast<int8_t>(token));
-    session.state.layer(0).mlp_shift[0] = mixed;
-    session.state.Advance(1);
+    HostLayer(session.state, 0).mlp_shift[0] = mixed;
+    SequenceAccess::EndPass(session.state, 1);
     session.tokens.push_back(token);
     session.logits = {mixed, position, static_cast<float>(token)};
   }

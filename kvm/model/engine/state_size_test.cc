@@ -1,4 +1,4 @@
-#include "kvm/model/state_size.h"
+#include "kvm/model/engine/state_size.h"
 
 #include <string>
 

@@ -1,5 +1,5 @@
-#ifndef KVM_MODEL_STATE_SIZE_H_
-#define KVM_MODEL_STATE_SIZE_H_
+#ifndef KVM_MODEL_ENGINE_STATE_SIZE_H_
+#define KVM_MODEL_ENGINE_STATE_SIZE_H_
 
 // What a sequence will cost, before one is begun.
 
@@ -9,6 +9,7 @@
 #include "kvm/model/stack/builtin_kinds.h"
 #include "kvm/model/stack/mixer_kind.h"
 #include "kvm/model/stack/stack.pb.h"
+#include "kvm/state/state_size.h"
 
 namespace kvm {
 
@@ -32,4 +33,4 @@ int64_t FullCacheByteSize(const StackSpec& spec, DType dtype, int64_t context,
 
 }  // namespace kvm
 
-#endif  // KVM_MODEL_STATE_SIZE_H_
+#endif  // KVM_MODEL_ENGINE_STATE_SIZE_H_

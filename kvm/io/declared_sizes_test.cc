@@ -21,7 +21,6 @@
 #include "kvm/io/tokenizer/world_tokenizer.h"
 #include "kvm/io/torch/torch_file.h"
 #include "kvm/kernels/tensor.h"
-#include "kvm/model/engine/state_size.h"
 #include "kvm/model/stack/stack_spec.h"
 #include "testing/allocation_peak.h"
 

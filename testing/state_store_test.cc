@@ -132,7 +132,7 @@ TEST_P(StoredModelTest, ReuseChangesNoBit) {
     const int64_t bytes = lease.session().ByteSize(), predicted = BytesOf(static_cast<int64_t>(prompt_.size()));
     EXPECT_LE(bytes, predicted);
     const auto& mixers = GetParam().spec.mixers();
-    if (std::none_of(mixers.begin(), mixers.end(), IsUpperBound)) {
+    if (std::none_of(mixers.begin(), mixers.end(), [](const MixerSpec& mixer) { return IsUpperBound(mixer); })) {
       EXPECT_EQ(bytes, predicted);
     }
   }

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "kvm/base/status_macros.h"
 #include "kvm/model/cpu/cpu_engine.h"
+#include "kvm/model/stack/builtin_kinds.h"
 #include "kvm/model/stack/stack_plan.h"
 #include "kvm/model/stack/stack_spec.h"
 #include "kvm/model/weights/parameters.h"

@@ -15,9 +15,9 @@
 #include <vector>
 
 #include "kvm/io/json/json_fields.h"
+#include "kvm/model/engine/state_size.h"
 #include "kvm/model/mixers/mixer.h"
 #include "kvm/model/stack/stack_problems.h"
-#include "kvm/model/engine/state_size.h"
 #include "kvm/model/weights/layer_weights.h"
 #include "kvm/model/weights/parameters.h"
 #include "testing/example_mixer/decay_average.pb.h"

@@ -131,7 +131,8 @@ Rows JoinHeads(const HeadRows& heads) {
   return joined;
 }
 
-Rows Attention(const AttentionSpec& spec, StackSpec::TableType table, const Weights& weights, const Rows& x, const Rows& anchor) {
+Rows Attention(const AttentionSpec& spec, StackSpec::TableType table, const Weights& weights, const Rows& x,
+               const Rows& anchor) {
   const Projected p = Project(spec.projections(), table, weights, x, anchor);
   HeadRows out(p.num_heads);
   for (int64_t h = 0; h < p.num_heads; ++h) {

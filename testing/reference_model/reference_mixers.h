@@ -29,7 +29,8 @@ struct KvmTrace {
 
 // x [T][D]: the layer's normed input; anchor [T][Hk·dv], or empty; `weights` are those under "transformer.h.I.attn.".
 // Returns what the layer adds to the residual stream.
-Rows Attention(const AttentionSpec& spec, StackSpec::TableType table, const Weights& weights, const Rows& x, const Rows& anchor);
+Rows Attention(const AttentionSpec& spec, StackSpec::TableType table, const Weights& weights, const Rows& x,
+               const Rows& anchor);
 Rows Kvm(const KvmSpec& spec, StackSpec::TableType table, const Weights& weights, const Rows& x, const Rows& anchor,
          KvmTrace* trace);
 Rows BlockWindow(const BlockWindowSpec& spec, StackSpec::TableType table, const Weights& weights, const Rows& x,

@@ -17,6 +17,7 @@
 #include "kvm/model/mixers/new_mixer.h"
 #include "kvm/model/mixers/row_blocks.h"
 #include "kvm/model/stack/builtin_kinds.h"
+#include "kvm/model/stack/mixer_kind.h"
 #include "kvm/model/weights/layer_weights.h"
 #include "kvm/model/weights/quantized_weights.h"
 #include "kvm/state/host_layer_state.h"
@@ -78,7 +79,7 @@ class CpuEngine : public Engine {
 
   std::shared_ptr<const void> weights_memory_;  // first, as it must outlive all that borrows from it
   StackPlan plan_;
-  const MixerKinds& kinds_;
+  MixerKinds kinds_;
   DType state_;
   bool provenance_;
   TokenEmbedding embedding_;

@@ -74,8 +74,8 @@ std::vector<NamedTensor> AttentionState::Export() const {
 
 class AttentionMixer : public Mixer {
  public:
-  AttentionMixer(const AttentionSpec& spec, int64_t width, StackSpec::TableType rotary_table, const LayerWeights& weights,
-                 DType state)
+  AttentionMixer(const AttentionSpec& spec, int64_t width, StackSpec::TableType rotary_table,
+                 const LayerWeights& weights, DType state)
       : projection_(spec.projections(), width, rotary_table, weights),
         span_(spec.has_window() ? spec.window() : kUnlimitedSpan),
         shape_{projection_.heads().num_kv_heads, projection_.heads().qk_dim, projection_.heads().v_dim, kAttentionBlock,

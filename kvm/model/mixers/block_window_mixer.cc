@@ -105,8 +105,8 @@ std::vector<NamedTensor> BlockWindowState::Export() const {
 
 class BlockWindowMixer : public Mixer {
  public:
-  BlockWindowMixer(const BlockWindowSpec& spec, int64_t width, StackSpec::TableType rotary_table, const LayerWeights& weights,
-                   DType state)
+  BlockWindowMixer(const BlockWindowSpec& spec, int64_t width, StackSpec::TableType rotary_table,
+                   const LayerWeights& weights, DType state)
       : spec_(spec), projection_(spec.projections(), width, rotary_table, weights), state_(state) {}
 
   std::unique_ptr<MixerState> NewState() const override {
@@ -188,8 +188,9 @@ void BlockWindowMixer::Attend(absl::Span<const SequenceRows> pieces, MatrixView<
 
 }  // namespace
 
-std::unique_ptr<Mixer> NewBlockWindowMixer(const BlockWindowSpec& spec, int64_t width, StackSpec::TableType rotary_table,
-                                           const LayerWeights& weights, DType state) {
+std::unique_ptr<Mixer> NewBlockWindowMixer(const BlockWindowSpec& spec, int64_t width,
+                                           StackSpec::TableType rotary_table, const LayerWeights& weights,
+                                           DType state) {
   return std::make_unique<BlockWindowMixer>(spec, width, rotary_table, weights, state);
 }
 

@@ -13,8 +13,8 @@
 namespace kvm {
 
 // `spec` is valid and `weights` has its parameters; `state` is the dtype of window and sinks.
-std::unique_ptr<Mixer> NewBlockWindowMixer(const BlockWindowSpec& spec, int64_t width, StackSpec::TableType rotary_table,
-                                           const LayerWeights& weights, DType state);
+std::unique_ptr<Mixer> NewBlockWindowMixer(const BlockWindowSpec& spec, int64_t width,
+                                           StackSpec::TableType rotary_table, const LayerWeights& weights, DType state);
 
 }  // namespace kvm
 

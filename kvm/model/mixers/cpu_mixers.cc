@@ -30,8 +30,8 @@ constexpr NewMixerFunction kRwkv7 = [](const MixerSpec& spec, const StackSpec& s
   return NewRwkv7Mixer(spec.rwkv7(), stack.width(), weights, options.chunked_recurrences);
 };
 
-constexpr NewMixerFunction kBlockWindow = [](const MixerSpec& spec, const StackSpec& stack,
-                                             const LayerWeights& weights, const ModelOptions& options) {
+constexpr NewMixerFunction kBlockWindow = [](const MixerSpec& spec, const StackSpec& stack, const LayerWeights& weights,
+                                             const ModelOptions& options) {
   return NewBlockWindowMixer(spec.block_window(), stack.width(), stack.rotary_table(), weights,
                              WindowDType(options.state));
 };

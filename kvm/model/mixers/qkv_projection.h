@@ -45,7 +45,8 @@ struct ProjectionRows {
 class QkvProjection {
  public:
   // Loads c_q, c_k, c_v, c_proj, ln_q, ln_k and whatever the value residual and token shift need.
-  QkvProjection(const ProjectionSpec& spec, int64_t width, StackSpec::TableType rotary_table, const LayerWeights& weights);
+  QkvProjection(const ProjectionSpec& spec, int64_t width, StackSpec::TableType rotary_table,
+                const LayerWeights& weights);
 
   // Ends with the token shift: no layer norm, no rotary embedding.
   QkvProjection(const ProjectionSpec& spec, int64_t width, const LayerWeights& weights);

@@ -10,8 +10,8 @@
 namespace kvm {
 
 class CpuMixers;
-class MixerKinds;
 class Engine;
+class MixerKinds;
 class WeightSource;
 struct ModelOptions;
 struct StackPlan;

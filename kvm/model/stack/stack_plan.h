@@ -28,7 +28,7 @@ struct StackPlan {
   std::vector<int> anchor_layers;  // layers whose value projection of the stack's input is a value anchor
 };
 
-// The plan of a valid spec.
+// The plan of a spec that is valid with these kinds.
 StackPlan MakeStackPlan(const StackSpec& spec, const MixerKinds& kinds = BuiltinMixerKinds());
 
 }  // namespace kvm

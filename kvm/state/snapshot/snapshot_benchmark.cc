@@ -18,9 +18,9 @@
 #include "kvm/base/file/mapped_file.h"
 #include "kvm/kernels/thread_pool.h"
 #include "kvm/state/copy_on_write.h"
+#include "kvm/state/host_layer_state.h"
 #include "kvm/state/mixer_state.h"
 #include "kvm/state/sequence_state.h"
-#include "kvm/state/host_layer_state.h"
 #include "kvm/state/snapshot/snapshot.h"
 #include "kvm/state/snapshot/snapshot_testing.h"
 

@@ -90,8 +90,18 @@ class CheckRoomsTest(unittest.TestCase):
         found = self.findings({"kvm/top/c.h": HOUSE["kvm/top/c.h"] + '#include "testing/tools/t.h"\n'})
         self.assertIn("kvm/top/c.h includes testing/tools/t.h, and kvm/top does not stand on testing/tools.", found)
 
+    def test_folders_without_a_build_file_are_part_of_the_room_above(self):
+        self.assertEqual(self.findings({
+            "kvm/middle/BUILD": HOUSE["kvm/middle/BUILD"].replace('["b.h"]', '["b.h", "parts/p.h"]'),
+            "kvm/middle/parts/p.h": '#include "kvm/middle/b.h"\n',
+            "kvm/middle/b.cc": '#include "kvm/middle/parts/p.h"\n',
+        }), [])
+
     def test_every_room_has_a_floor(self):
-        found = self.findings({"kvm/attic/BUILD": 'cc_library(name = "x", hdrs = ["x.h"])', "kvm/attic/x.h": ""})
+        found = self.findings({
+            "kvm/attic/BUILD": 'cc_library(name = "x", hdrs = ["x.h"], deps = ["//kvm/top:c"])',
+            "kvm/attic/x.h": '#include "kvm/top/c.h"\n',
+        })
         self.assertEqual(found, ["kvm/attic has no floor: floors.py does not say what it stands on."])
 
     def test_finds_includes_without_a_dep(self):

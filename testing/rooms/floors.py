@@ -22,7 +22,8 @@ STANDS_ON = {
     # The wiring.
     "kvm/model/stack": ["kvm/state"],
     "kvm/model/weights": ["kvm/model/stack", "kvm/kernels/cpu"],
-    "kvm/model/mixers": ["kvm/model/weights"],
+    "kvm/model/engine": ["kvm/model/stack"],
+    "kvm/model/mixers": ["kvm/model/weights", "kvm/model/engine"],
     "kvm/model/cpu": ["kvm/model/mixers"],
     "kvm/model": ["kvm/model/cpu", "kvm/state/snapshot"],
     # Files and formats. The model does not know them.
@@ -56,7 +57,7 @@ FOR_PROGRAMS = ["@com_github_google_glog"]
 LIGHT = {
     "//kvm/io:model_file": ["@com_github_pcre2"],
     "//kvm/model:language_model": ["@com_github_google_glog"],
-    "//kvm/model:state_size": ["@com_github_google_glog", "@com_google_highway"],
+    "//kvm/model/engine:state_size": ["@com_github_google_glog", "@com_google_highway"],
 }
 
 # What public headers include and their users never name: members of classes, whose targets stay ours.

@@ -72,6 +72,13 @@ class Tree:
                     continue
                 self._add_folder(folder, sorted(f for f in files if not f.endswith(".pyc")))
 
+    def room(self, path):
+        """The folder of a file, or the one above that has a BUILD file: folders without one are parts of that room."""
+        folder = os.path.dirname(path)
+        while folder and "BUILD" not in self.folders.get(folder, ()):
+            folder = os.path.dirname(folder)
+        return folder or os.path.dirname(path)
+
     def owners(self):
         """Path of a header -> labels of the targets that declare it, in generated headers those of the proto."""
         owners = {}
@@ -123,8 +130,8 @@ class Tree:
         return pages
 
     def included(self, path):
-        """What a source includes, wherever it lies."""
-        return _INCLUDE.findall(self.text(path))
+        """What a source includes, wherever it lies; nothing if it is not there."""
+        return _INCLUDE.findall(self.text(path)) if self.exists(path) else []
 
     def text(self, path):
         with open(os.path.join(self.root, path), encoding="utf-8") as file:

@@ -2,6 +2,7 @@
 
 #include <filesystem>
 #include <memory>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -12,6 +13,7 @@
 #include "kvm/io/huggingface/huggingface.h"
 #include "kvm/io/tensors/safetensors.h"
 #include "kvm/model/stack/canonical_stack.h"
+#include "kvm/model/stack/foreign_mixer.pb.h"
 #include "kvm/model/stack/stack_spec.h"
 #include "nlohmann/json.hpp"
 
@@ -84,6 +86,19 @@ TEST(FormatHuggingFaceConfig, GoldenStacksComeBackFromTheirSpecs) {
     EXPECT_EQ(FormatStackSpec(CanonicalStack(again)), FormatStackSpec(CanonicalStack(golden.parsed.spec)));
     EXPECT_EQ(again.layers_size(), golden.parsed.spec.layers_size());
     EXPECT_EQ(again.mixers(0).kind_case(), golden.parsed.spec.mixers(0).kind_case()) << golden.name;
+  }
+}
+
+TEST(FormatHuggingFaceConfig, KindsFromElsewhereAreRefusedByName) {
+  StackSpec spec;
+  spec.add_layers("m");
+  MixerSpec& mixer = *spec.add_mixers();
+  mixer.set_name("m");
+  mixer.MutableExtension(foreign::glance)->set_window(3);
+  for (const std::map<std::string, std::string>& fields :
+       {std::map<std::string, std::string>(), std::map<std::string, std::string>{{"hidden_size", "768"}}}) {
+    EXPECT_EQ(FormatHuggingFaceConfig(spec, fields).status().message(),
+              "config.json cannot express this stack: mixer m is of a kind that it does not know");
   }
 }
 

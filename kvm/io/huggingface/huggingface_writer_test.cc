@@ -1,8 +1,8 @@
 #include "kvm/io/huggingface/huggingface_writer.h"
 
 #include <filesystem>
-#include <memory>
 #include <map>
+#include <memory>
 #include <string>
 #include <vector>
 

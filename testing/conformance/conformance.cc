@@ -11,6 +11,8 @@
 #include "glog/logging.h"
 #include "gtest/gtest.h"
 #include "kvm/model/engine/state_size.h"
+#include "kvm/model/stack/builtin_kinds.h"
+#include "kvm/model/stack/mixer_kind.h"
 #include "kvm/model/stack/stack_spec.h"
 #include "testing/conformance/model_runs.h"
 #include "testing/conformance/random_weights.h"
@@ -69,11 +71,10 @@ int64_t FirstDifference(const SequenceRun& a, const SequenceRun& b, int64_t leng
 }
 
 // Whether the size of a stack's states is predicted as an upper bound only.
-bool SizeIsUpperBound(const StackSpec& spec) {
-  for (int i = 0; i < spec.layers_size(); ++i) {
-    if (IsUpperBound(spec.mixers(MixerIndex(spec, i)))) return true;
-  }
-  return false;
+bool SizeIsUpperBound(const ConformanceSubject& subject) {
+  const auto& mixers = subject.stack.spec.mixers();
+  const MixerKinds& kinds = KindsOf(subject.options);
+  return std::any_of(mixers.begin(), mixers.end(), [&](const MixerSpec& m) { return IsUpperBound(m, kinds); });
 }
 
 void ExpectSize(int64_t got, int64_t predicted, bool is_upper_bound, const std::string& what) {
@@ -89,7 +90,7 @@ void ExpectSize(int64_t got, int64_t predicted, bool is_upper_bound, const std::
 ConformanceSubject::ConformanceSubject(const TestStack& stack, const ModelOptions& options)
     : stack(stack), options(options) {
   absl::StatusOr<std::unique_ptr<LanguageModel>> created =
-      LanguageModel::Create(stack.spec, *RandomWeights(stack.spec, stack.seed), options);
+      LanguageModel::Create(stack.spec, *RandomWeights(stack.spec, stack.seed, KindsOf(options)), options);
   CHECK(created.ok()) << created.status();
   model = *std::move(created);
 }
@@ -209,7 +210,7 @@ void ExpectCausality(const ConformanceSubject& subject) {
 void ExpectPredictedStateSize(const ConformanceSubject& subject) {
   ExecutionContext context(2);
   const StackSpec& spec = subject.stack.spec;
-  const bool is_bound = SizeIsUpperBound(spec);
+  const bool is_bound = SizeIsUpperBound(subject);
   const std::vector<int32_t> tokens = Tokens(subject, subject.stack.num_tokens, 8);
   SequenceState sequence = subject.model->NewSequence();
   for (int64_t position = 0;; ++position) {

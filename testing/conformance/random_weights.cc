@@ -44,11 +44,11 @@ double NextUniform(uint64_t* state) {
 
 }  // namespace
 
-std::unique_ptr<WeightSource> RandomWeights(const StackSpec& spec, uint64_t seed) {
+std::unique_ptr<WeightSource> RandomWeights(const StackSpec& spec, uint64_t seed, const MixerKinds& kinds) {
   auto weights = std::make_unique<TensorMap>();
   uint64_t state = seed * 0x9e3779b97f4a7c15u + 1;
   for (int i = 0; i < 8; ++i) NextUniform(&state);
-  for (const Parameter& parameter : StackParameters(spec)) {
+  for (const Parameter& parameter : StackParameters(spec, kinds)) {
     // Matrices keep the scale of what they multiply; everything else lies between 0.5 and 1, biases around 0.
     double center = 0.75, range = 0.25;
     if (parameter.shape.size() == 2 && absl::EndsWith(parameter.name, ".weight")) {

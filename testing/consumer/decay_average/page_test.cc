@@ -9,10 +9,10 @@
 #include "absl/strings/str_split.h"
 #include "gtest/gtest.h"
 
-namespace kvm {
+namespace consumer {
 namespace {
 
-constexpr char kFolder[] = "testing/example_mixer/";
+constexpr char kFolder[] = "decay_average/";
 
 std::string ReadAll(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
@@ -50,13 +50,13 @@ void ExpectVerbatim(const std::vector<std::string>& blocks, const std::vector<st
 }
 
 TEST(AddingAMixer, ShowsTheCodeThatIsTested) {
-  const std::string page = ReadAll("docs/adding_a_mixer.md");
+  const std::string page = ReadAll("external/kvm/docs/adding_a_mixer.md");
   const std::vector<std::string> cpp = BlocksOf(page, "cpp"), proto = BlocksOf(page, "proto");
-  EXPECT_GE(cpp.size(), 8u);
+  EXPECT_GE(cpp.size(), 6u);
   EXPECT_EQ(proto.size(), 1u);
-  ExpectVerbatim(cpp, {"ema_mixer.h", "ema_mixer.cc", "ema_mixer_test.cc"});
+  ExpectVerbatim(cpp, {"decay_average.h", "decay_average.cc", "decay_average_test.cc"});
   ExpectVerbatim(proto, {"decay_average.proto"});
 }
 
 }  // namespace
-}  // namespace kvm
+}  // namespace consumer

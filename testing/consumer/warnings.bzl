@@ -1,0 +1,7 @@
+"""kvm's headers give no warnings, whatever a project that includes them asks for."""
+
+WARNINGS = [
+    "-Wall",
+    "-Wextra",
+    "-Werror",
+]

@@ -32,6 +32,7 @@ class CommandFixture : public ::testing::Test {
                       if (interrupt_at_ > 0 && --interrupt_at_ == 0) interrupted_ = true;
                       return interrupted_;
                     }};
+    console.devices = devices_;
     const int exit_status = RunCommandLine(AllCommands(), args, console);
     out_ = out.str();
     err_ = err.str();
@@ -74,6 +75,7 @@ class CommandFixture : public ::testing::Test {
     ASSERT_TRUE(WriteSafetensors(path, {{name, tensor.view()}}).ok());
   }
 
+  std::vector<Device> devices_;  // beside the processor
   std::string out_;
   std::string err_;
   bool interrupted_ = false;

@@ -12,6 +12,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "testing/command_testing.h"
+#include "testing/reference_model/reference_engine.h"
 
 namespace kvm {
 namespace {
@@ -298,6 +299,18 @@ TEST_F(LogitsCommandTest, InterruptLeavesNoFile) {
   interrupted_ = true;
   EXPECT_EQ(RunOn("kvm_sqrt", GoldenFile("kvm_sqrt"), Path("out")), 130);
   EXPECT_FALSE(Exists(Path("out")));
+}
+
+// The seam of engines, from the command line: another device gives the same numbers, in pieces the same bits.
+TEST_F(LogitsCommandTest, IsServedByAnyEngine) {
+  devices_ = {{"reference", NewReferenceEngine}};
+  const std::string golden = GoldenFile("kvm_sqrt");
+  ASSERT_EQ(RunOn("kvm_sqrt", golden, Path("whole"), {"--device=reference"}), 0) << err_;
+  ExpectNear(Path("whole"), "logits", golden, "logits_full");
+  ASSERT_EQ(RunOn("kvm_sqrt", golden, Path("pieces"), {"--device=reference", "--pieces=9,1,5"}), 0) << err_;
+  EXPECT_EQ(ReadAll(Path("pieces")), ReadAll(Path("whole")));
+  EXPECT_EQ(RunOn("kvm_sqrt", golden, Path("out"), {"--device=tpu"}), 2);
+  EXPECT_THAT(err_, HasSubstr("--device=tpu: expected cpu, reference, cuda or auto"));
 }
 
 }  // namespace

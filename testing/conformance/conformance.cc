@@ -209,7 +209,6 @@ void ExpectCausality(const ConformanceSubject& subject) {
 
 void ExpectPredictedStateSize(const ConformanceSubject& subject) {
   ExecutionContext context(2);
-  const StackSpec& spec = subject.stack.spec;
   const bool is_bound = SizeIsUpperBound(subject);
   const std::vector<int32_t> tokens = Tokens(subject, subject.stack.num_tokens, 8);
   SequenceState sequence = subject.model->NewSequence();

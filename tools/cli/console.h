@@ -4,10 +4,20 @@
 #include <functional>
 #include <istream>
 #include <ostream>
+#include <string>
+#include <vector>
+
+#include "kvm/model/stack/model_options.h"
 
 namespace kvm {
 
-// Where a command reads and writes: a terminal's streams, or a test's.
+// What --device can name beside the processor.
+struct Device {
+  std::string name;
+  EngineFactory engine = nullptr;
+};
+
+// Where a command reads, writes and computes: a terminal's streams, or a test's.
 struct Console {
   std::istream& in;
   std::ostream& out;  // results
@@ -19,7 +29,8 @@ struct Console {
   int in_descriptor = -1;
   // Whether Ctrl-C ends the process without being asked for. AbandonableStep calls it.
   std::function<void(bool)> end_at_interrupt = [](bool) {};
-  int abandonable_steps = 0;  // under way
+  int abandonable_steps = 0;         // under way
+  std::vector<Device> devices = {};  // that the program was linked with
 };
 
 // A step that may be left in the middle, as it makes no files, holds no locks and has said all that it has to say:

@@ -83,13 +83,23 @@ void DefineProvenanceFlag(FlagSet& flags, ModelFlags* values) {
   flags.ReadFromEnvironment("provenance", "KVM_PROVENANCE");
 }
 
-absl::StatusOr<ModelOptions> ResolveModelOptions(const FlagSet& flags, const ModelFlags& values) {
-  if (values.device == "cuda")
-    return NotOffered(flags.Source("device"), "cuda", "this binary is built without CUDA; use cpu");
-  if (values.device != "cpu" && values.device != "auto") {
-    return flags.Wrong(absl::StrCat(flags.Source("device"), "=", values.device, ": expected cpu, cuda or auto"));
+// Null: the processor.
+static absl::StatusOr<EngineFactory> ResolveDevice(const FlagSet& flags, const std::string& name,
+                                                   absl::Span<const Device> devices) {
+  if (name == "cpu" || name == "auto") return EngineFactory(nullptr);
+  std::string known = "cpu";
+  for (const Device& device : devices) {
+    if (device.name == name) return device.engine;
+    absl::StrAppend(&known, ", ", device.name);
   }
+  if (name == "cuda") return NotOffered(flags.Source("device"), "cuda", "this binary is built without CUDA; use cpu");
+  return flags.Wrong(absl::StrCat(flags.Source("device"), "=", name, ": expected ", known, ", cuda or auto"));
+}
+
+absl::StatusOr<ModelOptions> ResolveModelOptions(const FlagSet& flags, const ModelFlags& values,
+                                                 absl::Span<const Device> devices) {
   ModelOptions options;
+  ASSIGN_OR_RETURN(options.engine, ResolveDevice(flags, values.device, devices));
   if (values.weights == "f32") {
     options.weights = WeightType::kF32;
   } else if (values.weights == "bf16") {
@@ -122,7 +132,7 @@ absl::StatusOr<std::unique_ptr<WeightSource>> DrawRandomWeights(const StackSpec&
 absl::StatusOr<LoadedModel> LoadModel(const FlagSet& flags, const ModelFlags& values, ExecutionContext& context,
                                       Console& console, bool identify) {
   LoadedModel loaded;
-  ASSIGN_OR_RETURN(loaded.options, ResolveModelOptions(flags, values));
+  ASSIGN_OR_RETURN(loaded.options, ResolveModelOptions(flags, values, console.devices));
   NoteThreads(flags, values.threads, context.pool, console);
   if (values.model.empty())
     return flags.Wrong("--model is missing: a model folder, a model's file or a stack's .textproto");

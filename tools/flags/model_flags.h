@@ -11,6 +11,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
 #include "kvm/io/model_file.h"
 #include "kvm/kernels/dtype.h"
 #include "kvm/kernels/thread_pool.h"
@@ -55,8 +56,9 @@ void DefineSourceFlags(FlagSet& flags, ModelFlags* values);
 void DefineProvenanceFlag(FlagSet& flags, ModelFlags* values);
 
 // The options that the flags ask for. UsageError for values that mean nothing; FailedPrecondition for a device or a
-// dtype that this binary lacks.
-absl::StatusOr<ModelOptions> ResolveModelOptions(const FlagSet& flags, const ModelFlags& values);
+// dtype that this binary lacks; `devices` are those that it has beside the processor.
+absl::StatusOr<ModelOptions> ResolveModelOptions(const FlagSet& flags, const ModelFlags& values,
+                                                 absl::Span<const Device> devices = {});
 
 struct LoadedModel {
   std::unique_ptr<LanguageModel> model;

@@ -36,11 +36,12 @@ class MixerState {
   // Everything the state consists of, as it lies in memory: the tensors are ByteSize() bytes.
   virtual void Save(const StateWriter& out) const = 0;
 
-  // Takes over what Save() wrote of a state of the same mixer after `position` tokens: afterwards both go on to the
-  // same bits. This state must be new. The fields may come from a hostile file: what decides where Extend reads and
-  // writes is checked against `position` and this state's own shapes, and nothing is allocated for a tensor that is not
-  // there. InvalidArgument for fields that are missing or cannot be; this state is then good for nothing but to be
-  // destroyed.
+  // Takes over what Save() wrote of a state of the same mixer after `position` tokens. Afterwards both go on to the
+  // same bits. This state must be new.
+  //
+  // The fields may come from a hostile file. Check every number that Extend indexes with against `position` and the
+  // mixer's own shapes. Allocate nothing for a tensor before it was found in `in`. InvalidArgument for fields that are
+  // missing or impossible; after an error this state can only be destroyed.
   virtual absl::Status Restore(const StateReader& in, int64_t position) = 0;
 
   // The complete state as tensors, in canonical layouts and under the names of the published cache (docs/concepts.md):

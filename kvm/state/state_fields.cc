@@ -57,7 +57,7 @@ absl::StatusOr<const Field*> Take(Entries<Field>& entries, absl::string_view kin
 }
 
 template <typename Field>
-void AppendLeft(const Entries<Field>& entries, std::vector<std::string>* left) {
+void AppendUntaken(const Entries<Field>& entries, std::vector<std::string>* left) {
   for (const auto& [name, entry] : entries) {
     if (!entry.taken || entry.times > 1) left->push_back(std::string(name));
   }
@@ -146,8 +146,8 @@ absl::StatusOr<std::vector<int32_t>> StateReader::Ints(absl::string_view name, i
 
 absl::Status StateReader::Finish() const {
   std::vector<std::string> left;
-  AppendLeft(index_->numbers, &left);
-  AppendLeft(index_->tensors, &left);
+  AppendUntaken(index_->numbers, &left);
+  AppendUntaken(index_->tensors, &left);
   if (left.empty()) return absl::OkStatus();
   std::sort(left.begin(), left.end());
   const size_t named = std::min(left.size(), kMaxNamed);

@@ -40,7 +40,7 @@ bool Contains(const std::vector<int>& layers, int layer) {
   return std::find(layers.begin(), layers.end(), layer) != layers.end();
 }
 
-bool IsMeant(const StackPart& part, absl::string_view name) {
+bool BelongsTo(const StackPart& part, absl::string_view name) {
   const int layer = LayerOf(name);
   if (IsOfMixer(name, layer) && Contains(part.without_mixer, layer)) return false;
   switch (part.kind) {
@@ -223,7 +223,7 @@ absl::StatusOr<GraftPlan> PlanGrafts(const StackSpec& spec, absl::Span<const Gra
     for (std::string& problem : LayerProblems(spec, graft, kinds, &broken)) problems.push_back(std::move(problem));
     TensorProblems tensor_problems(kLayers);
     for (const Parameter& parameter : parameters) {
-      if (!IsMeant(graft.part, parameter.name) || broken.count(LayerOf(parameter.name)) > 0) continue;
+      if (!BelongsTo(graft.part, parameter.name) || broken.count(LayerOf(parameter.name)) > 0) continue;
       const bool from_tied = parameter.name == kHead && graft.source.spec->tied_head();
       const std::string name = from_tied ? kEmbedding : parameter.name;
       const std::string problem = ProblemOf(graft.source.weights->Info(name), parameter.shape);

@@ -211,7 +211,8 @@ TEST(SequenceStateTest, APassThatDoesNotEndLeavesItBrokenAndItsForksToo) {
 }
 
 TEST(SequenceStateTest, ARestoreThatFailsLeavesItBroken) {
-  StateFields fields = FieldsOf(TwoLayers());
+  const SequenceState saved = TwoLayers();
+  StateFields fields = FieldsOf(saved);  // which show its memory
   fields.tensors.pop_back();
   SequenceState state = NewTwoLayers();
   EXPECT_FALSE(state.Restore(StateReader(fields)).ok());

@@ -1,6 +1,7 @@
 #include "tools/report/tensor_report.h"
 
 #include <cmath>
+#include <optional>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -13,26 +14,29 @@
 namespace kvm {
 namespace {
 
-// What a tensor is as it is stored: int8 with its scales where the source has that.
-struct Stored {
-  DType dtype = DType::kF32;
+// What a tensor is as it is stored: int8 with its scales or quantized blocks where the source has those.
+struct AsStored {
+  std::string type;
   Shape shape;
   int64_t bytes = 0;
 };
 
-Stored StoredTensor(const WeightSource& source, const std::string& name) {
+AsStored StoredTensor(const WeightSource& source, const std::string& name) {
   const TensorInfo info = *source.Info(name);
+  const std::optional<StoredForm> stored = source.Stored(name);
+  if (stored.has_value()) return {stored->type, info.shape, stored->bytes};
   const PanelsView* const panels = source.FindPanels(name);
-  if (panels != nullptr && panels->storage == DType::kI8) return {DType::kI8, info.shape, panels->byte_size()};
-  return {info.dtype, info.shape, NumElements(info.shape) * SizeOf(info.dtype)};
+  if (panels != nullptr && panels->storage == DType::kI8)
+    return {std::string(Name(DType::kI8)), info.shape, panels->byte_size()};
+  return {std::string(Name(info.dtype)), info.shape, NumElements(info.shape) * SizeOf(info.dtype)};
 }
 
-// Bytes of each dtype.
-std::map<std::string, int64_t> BytesByDType(const WeightSource& source) {
+// Bytes of each type.
+std::map<std::string, int64_t> BytesByType(const WeightSource& source) {
   std::map<std::string, int64_t> bytes;
   for (const std::string& name : source.Names()) {
-    const Stored tensor = StoredTensor(source, name);
-    bytes[std::string(Name(tensor.dtype))] += tensor.bytes;
+    const AsStored tensor = StoredTensor(source, name);
+    bytes[tensor.type] += tensor.bytes;
   }
   return bytes;
 }
@@ -41,13 +45,13 @@ std::map<std::string, int64_t> BytesByDType(const WeightSource& source) {
 
 int64_t TotalBytes(const WeightSource& source) {
   int64_t total = 0;
-  for (const auto& [dtype, bytes] : BytesByDType(source)) total += bytes;
+  for (const auto& [dtype, bytes] : BytesByType(source)) total += bytes;
   return total;
 }
 
 std::string SummarizeTensors(const WeightSource& source) {
   std::vector<std::string> dtypes;
-  for (const auto& [dtype, bytes] : BytesByDType(source)) {
+  for (const auto& [dtype, bytes] : BytesByType(source)) {
     dtypes.push_back(absl::StrCat(dtype, " ", FormatBytes(bytes)));
   }
   const size_t count = source.Names().size();
@@ -58,22 +62,20 @@ std::string SummarizeTensors(const WeightSource& source) {
 std::string ListTensors(const WeightSource& source) {
   std::vector<std::vector<std::string>> rows = {{"tensor", "dtype", "shape", "bytes"}};
   for (const std::string& name : source.Names()) {
-    const Stored tensor = StoredTensor(source, name);
-    rows.push_back(
-        {Printable(name), std::string(Name(tensor.dtype)), ToString(tensor.shape), FormatCount(tensor.bytes)});
+    const AsStored tensor = StoredTensor(source, name);
+    rows.push_back({Printable(name), tensor.type, ToString(tensor.shape), FormatCount(tensor.bytes)});
   }
   return FormatTable(rows);
 }
 
 nlohmann::json TensorsToJson(const WeightSource& source, bool list) {
   nlohmann::json json = {
-      {"tensors", source.Names().size()}, {"bytes", TotalBytes(source)}, {"dtypes", BytesByDType(source)}};
+      {"tensors", source.Names().size()}, {"bytes", TotalBytes(source)}, {"dtypes", BytesByType(source)}};
   if (!list) return json;
   json["list"] = nlohmann::json::array();
   for (const std::string& name : source.Names()) {
-    const Stored tensor = StoredTensor(source, name);
-    json["list"].push_back(
-        {{"name", name}, {"dtype", std::string(Name(tensor.dtype))}, {"shape", tensor.shape}, {"bytes", tensor.bytes}});
+    const AsStored tensor = StoredTensor(source, name);
+    json["list"].push_back({{"name", name}, {"dtype", tensor.type}, {"shape", tensor.shape}, {"bytes", tensor.bytes}});
   }
   return json;
 }

@@ -1,6 +1,7 @@
 #ifndef KVM_MODEL_WEIGHTS_WEIGHT_SOURCE_H_
 #define KVM_MODEL_WEIGHTS_WEIGHT_SOURCE_H_
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -23,6 +24,12 @@ struct TensorInfo {
 struct HeldTensor {
   TensorView view;
   Tensor copy;  // empty unless `view` shows it; moving a tensor leaves its bytes in place
+};
+
+// How a source keeps a tensor whose elements are of no DType: blocks of quantized numbers.
+struct StoredForm {
+  std::string type;  // as the source's format calls it: "Q4_1"
+  int64_t bytes = 0;
 };
 
 // Where a model's tensors come from: a file, an initializer, a test. Names are the published ones
@@ -50,6 +57,9 @@ class WeightSource {
     if (tensor == nullptr) return std::nullopt;
     return TensorInfo{tensor->dtype, tensor->shape};
   }
+
+  // How the tensor is kept where that is not what Info() says; nothing elsewhere.
+  virtual std::optional<StoredForm> Stored(absl::string_view) const { return std::nullopt; }
 
   // The tensor, which must be there, for as long as the result and this source live. Unlike Find it keeps no copy, so
   // that reading all tensors one after the other takes the memory of one.

@@ -1,6 +1,5 @@
 #include "kvm/kernels/tensor.h"
 
-#include <cmath>
 #include <cstring>
 #include <utility>
 
@@ -8,24 +7,10 @@
 #include "absl/strings/str_join.h"
 #include "kvm/base/check.h"
 #include "kvm/kernels/bfloat16.h"
+#include "kvm/kernels/half.h"
 
 namespace kvm {
 namespace {
-
-// IEEE binary16: 1 sign, 5 exponent and 10 mantissa bits.
-float HalfToFloat(uint16_t half) {
-  const uint32_t exponent = (half >> 10) & 0x1f;
-  const uint32_t mantissa = half & 0x3ff;
-  if (exponent == 0) {  // zero and subnormals: mantissa·2⁻²⁴
-    const float magnitude = std::ldexp(static_cast<float>(mantissa), -24);
-    return (half & 0x8000) ? -magnitude : magnitude;
-  }
-  const uint32_t float_exponent = exponent == 0x1f ? 0xff : exponent + (127 - 15);
-  const uint32_t bits = (uint32_t{half} & 0x8000) << 16 | float_exponent << 23 | mantissa << 13;
-  float f;
-  std::memcpy(&f, &bits, sizeof(f));
-  return f;
-}
 
 // Reads out.size() elements of type T from `data`, which may be unaligned, as float32.
 template <typename T, typename Convert>

@@ -33,8 +33,9 @@ STANDS_ON = {
     "kvm/io/tokenizer": ["kvm/io/tokenizer/bytes", "kvm/io/json"],
     "kvm/io/tensors": ["kvm/model/weights", "kvm/io/json"],
     "kvm/io/torch": ["kvm/io/tensors"],
+    "kvm/io/gguf": ["kvm/io/tensors"],
     "kvm/io/huggingface": ["kvm/io/tensors"],
-    "kvm/io": ["kvm/io/huggingface", "kvm/io/tokenizer", "kvm/io/torch"],
+    "kvm/io": ["kvm/io/gguf", "kvm/io/huggingface", "kvm/io/tokenizer", "kvm/io/torch"],
     # What is done with models.
     "kvm/bench": ["kvm/model", "kvm/io"],
     # The program.

@@ -1,23 +1,20 @@
 #include "kvm/model/mixers/attention_mixer.h"
 
 #include <algorithm>
-#include <cmath>
-#include <memory_resource>
 #include <utility>
 #include <vector>
 
 #include "kvm/base/status_macros.h"
-#include "kvm/kernels/cpu/slot_attention.h"
-#include "kvm/model/mixers/qkv_projection.h"
+#include "kvm/model/mixers/qkv_mixer.h"
 #include "kvm/state/block_window.h"
 
 namespace kvm {
 namespace {
 
-class AttentionState : public MixerState {
+class AttentionState : public QkvState {
  public:
   AttentionState(ShiftHistory history, const BlockWindowShape& shape, int64_t span)
-      : history(std::move(history)), window(shape), shape_(shape), span_(span) {}
+      : QkvState(std::move(history)), window(shape), shape_(shape), span_(span) {}
 
   std::unique_ptr<MixerState> Clone() const override { return std::make_unique<AttentionState>(*this); }
   int64_t ByteSize() const override { return history.ByteSize() + window.ByteSize(); }
@@ -26,7 +23,6 @@ class AttentionState : public MixerState {
   std::vector<NamedTensor> Export() const override;
   StateCoverage Coverage() const override { return {{}, {window.begin(), window.end()}}; }
 
-  ShiftHistory history;
   BlockWindow window;
 
  private:
@@ -72,77 +68,44 @@ std::vector<NamedTensor> AttentionState::Export() const {
   return tensors;
 }
 
-class AttentionMixer : public Mixer {
+class AttentionMixer : public QkvMixer {
  public:
   AttentionMixer(const AttentionSpec& spec, int64_t width, StackSpec::TableType rotary_table,
                  const LayerWeights& weights, DType state)
-      : projection_(spec.projections(), width, rotary_table, weights),
+      : QkvMixer(QkvProjection(spec.projections(), width, rotary_table, weights)),
         span_(spec.has_window() ? spec.window() : kUnlimitedSpan),
-        shape_{projection_.heads().num_kv_heads, projection_.heads().qk_dim, projection_.heads().v_dim, kAttentionBlock,
-               state} {}
+        shape_{projection().heads().num_kv_heads, projection().heads().qk_dim, projection().heads().v_dim,
+               kAttentionBlock, state} {}
 
   std::unique_ptr<MixerState> NewState() const override {
-    return std::make_unique<AttentionState>(projection_.NewHistory(), shape_, span_);
+    return std::make_unique<AttentionState>(projection().NewHistory(), shape_, span_);
   }
-  void Extend(MatrixView<const float> x, MatrixView<const float> anchor, absl::Span<const SequenceRows> sequences,
-              MatrixView<float> out, ExecutionContext& context) const override;
-  void AnchorValues(MatrixView<const float> x0, absl::Span<const AnchorRows>, MatrixView<float> out,
-                    ExecutionContext& context) const override {
-    projection_.AnchorValues(x0, out, context);
-  }
-  int64_t value_width() const override { return projection_.v_width(); }
-  int64_t WeightByteSize() const override { return projection_.WeightByteSize(); }
+
+ protected:
+  void Attend(const QkvRows& rows, absl::Span<const SequenceRows> sequences, MatrixView<float> attended,
+              ExecutionContext& context) const override;
 
  private:
-  QkvProjection projection_;
+  static BlockWindow& WindowOf(const SequenceRows& rows) { return static_cast<AttentionState*>(rows.state)->window; }
+
   int64_t span_;
   BlockWindowShape shape_;
 };
 
-void AttentionMixer::Extend(MatrixView<const float> x, MatrixView<const float> anchor,
-                            absl::Span<const SequenceRows> sequences, MatrixView<float> out,
+void AttentionMixer::Attend(const QkvRows& rows, absl::Span<const SequenceRows> sequences, MatrixView<float> attended,
                             ExecutionContext& context) const {
-  const Scratch::Scope scope(context.scratch);
-  const HeadSizes& heads = projection_.heads();
-  const MatrixView<float> q = context.scratch.Matrix(x.rows, projection_.q_width());
-  const MatrixView<float> k = context.scratch.Matrix(x.rows, projection_.k_width());
-  const MatrixView<float> v = context.scratch.Matrix(x.rows, projection_.v_width());
-  std::pmr::vector<ProjectionRows> rows(context.pool.memory());
   for (const SequenceRows& s : sequences) {
-    rows.push_back({s.first_row, s.num_tokens, s.position, &static_cast<AttentionState*>(s.state)->history});
+    WindowOf(s).Append(rows.k.Rows(s.first_row, s.num_tokens), rows.v.Rows(s.first_row, s.num_tokens));
   }
-  projection_.Project(x, anchor, rows, q, k, v, context);
-
-  const MatrixView<float> attended = context.scratch.Matrix(x.rows, projection_.out_width());
-  const float scale = 1 / std::sqrt(static_cast<float>(heads.qk_dim));
-  std::pmr::vector<std::pmr::vector<KeyValueSegment>> segments(sequences.size() * heads.num_kv_heads,
-                                                               context.pool.memory());
-  std::pmr::vector<AttentionHead> work(context.pool.memory());
-  for (size_t i = 0; i < sequences.size(); ++i) {
-    const SequenceRows& s = sequences[i];
-    BlockWindow& window = static_cast<AttentionState*>(s.state)->window;
-    window.Append(k.Rows(s.first_row, s.num_tokens), v.Rows(s.first_row, s.num_tokens));
-    std::pmr::vector<KeyValueSegment>* const of_sequence = &segments[i * heads.num_kv_heads];
-    for (int64_t h = 0; h < heads.num_kv_heads; ++h) window.AppendSegments(h, &of_sequence[h]);
-    for (int64_t h = 0; h < heads.num_heads; ++h) {
-      AttentionHead head;
-      head.queries = q.Rows(s.first_row, s.num_tokens).Cols(h * heads.qk_dim, heads.qk_dim);
-      head.out = attended.Rows(s.first_row, s.num_tokens).Cols(h * heads.v_dim, heads.v_dim);
-      head.segments = of_sequence[h / (heads.num_heads / heads.num_kv_heads)];
-      head.first_position = s.position;
-      head.span = span_;
-      head.window_scale = scale;
-      work.push_back(head);
-    }
-  }
-  SlotAttention(work, context.pool);
-  projection_.Output(attended, out, context);
-
+  HeadOptions options;
+  options.span = span_;
+  AttendHeads(
+      rows, sequences, options,
+      [](const SequenceRows& s, int64_t h, Segments* segments) { WindowOf(s).AppendSegments(h, segments); }, attended,
+      context);
   if (span_ == kUnlimitedSpan) return;
-  for (const SequenceRows& s : sequences) {
-    // The next query sees positions from here on.
-    static_cast<AttentionState*>(s.state)->window.DropBefore(s.position + s.num_tokens - span_ + 1);
-  }
+  // The next query sees positions from here on.
+  for (const SequenceRows& s : sequences) WindowOf(s).DropBefore(s.position + s.num_tokens - span_ + 1);
 }
 
 }  // namespace

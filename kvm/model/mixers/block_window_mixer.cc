@@ -1,15 +1,12 @@
 #include "kvm/model/mixers/block_window_mixer.h"
 
 #include <algorithm>
-#include <cmath>
-#include <memory_resource>
 #include <utility>
 #include <vector>
 
 #include "kvm/base/status_macros.h"
-#include "kvm/kernels/cpu/slot_attention.h"
 #include "kvm/model/mixers/chunk_pieces.h"
-#include "kvm/model/mixers/qkv_projection.h"
+#include "kvm/model/mixers/qkv_mixer.h"
 #include "kvm/state/block_window.h"
 
 namespace kvm {
@@ -23,12 +20,12 @@ MatrixView<float> HeadRows(Tensor& tensor, int64_t head) {
 
 // What a layer remembers of one sequence: the window, and of the positions before it those that are sinks. So every
 // position is in one place, and where it is depends on the position of the newest token alone.
-class BlockWindowState : public MixerState {
+class BlockWindowState : public QkvState {
  public:
   // `sinks` has blocks of as many positions as there are sinks.
   BlockWindowState(ShiftHistory history, const BlockWindowShape& window, const BlockWindowShape& sinks,
                    int64_t window_chunks)
-      : history(std::move(history)),
+      : QkvState(std::move(history)),
         window(window),
         sinks(sinks),
         shape_(window),
@@ -47,7 +44,6 @@ class BlockWindowState : public MixerState {
   // The window gives up everything before `position`; sinks among it stay.
   void DropBefore(int64_t position);
 
-  ShiftHistory history;
   BlockWindow window;
   BlockWindow sinks;
 
@@ -103,87 +99,48 @@ std::vector<NamedTensor> BlockWindowState::Export() const {
   return tensors;
 }
 
-class BlockWindowMixer : public Mixer {
+class BlockWindowMixer : public QkvMixer {
  public:
   BlockWindowMixer(const BlockWindowSpec& spec, int64_t width, StackSpec::TableType rotary_table,
                    const LayerWeights& weights, DType state)
-      : spec_(spec), projection_(spec.projections(), width, rotary_table, weights), state_(state) {}
+      : QkvMixer(QkvProjection(spec.projections(), width, rotary_table, weights)), spec_(spec), state_(state) {}
 
   std::unique_ptr<MixerState> NewState() const override {
-    return std::make_unique<BlockWindowState>(projection_.NewHistory(), Shape(spec_.chunk_len()),
+    return std::make_unique<BlockWindowState>(projection().NewHistory(), Shape(spec_.chunk_len()),
                                               Shape(spec_.num_sinks()), spec_.window_chunks());
   }
-  void Extend(MatrixView<const float> x, MatrixView<const float> anchor, absl::Span<const SequenceRows> sequences,
-              MatrixView<float> out, ExecutionContext& context) const override;
-  void AnchorValues(MatrixView<const float> x0, absl::Span<const AnchorRows>, MatrixView<float> out,
-                    ExecutionContext& context) const override {
-    projection_.AnchorValues(x0, out, context);
-  }
-  int64_t value_width() const override { return projection_.v_width(); }
-  int64_t WeightByteSize() const override { return projection_.WeightByteSize(); }
+
+ protected:
+  void Attend(const QkvRows& rows, absl::Span<const SequenceRows> sequences, MatrixView<float> attended,
+              ExecutionContext& context) const override;
 
  private:
+  static BlockWindowState& StateOf(const SequenceRows& rows) { return *static_cast<BlockWindowState*>(rows.state); }
   BlockWindowShape Shape(int64_t block_len) const {
-    const HeadSizes& heads = projection_.heads();
+    const HeadSizes& heads = projection().heads();
     return {heads.num_kv_heads, heads.qk_dim, heads.v_dim, block_len, state_};
   }
-  // Pieces lie in one chunk each, so all of a piece's queries see the same window.
-  void Attend(absl::Span<const SequenceRows> pieces, MatrixView<const float> q, MatrixView<const float> k,
-              MatrixView<const float> v, MatrixView<float> attended, ExecutionContext& context) const;
 
   BlockWindowSpec spec_;
-  QkvProjection projection_;
   DType state_;
 };
 
-void BlockWindowMixer::Extend(MatrixView<const float> x, MatrixView<const float> anchor,
-                              absl::Span<const SequenceRows> sequences, MatrixView<float> out,
+void BlockWindowMixer::Attend(const QkvRows& rows, absl::Span<const SequenceRows> sequences, MatrixView<float> attended,
                               ExecutionContext& context) const {
-  const Scratch::Scope scope(context.scratch);
-  const MatrixView<float> q = context.scratch.Matrix(x.rows, projection_.q_width());
-  const MatrixView<float> k = context.scratch.Matrix(x.rows, projection_.k_width());
-  const MatrixView<float> v = context.scratch.Matrix(x.rows, projection_.v_width());
-  std::pmr::vector<ProjectionRows> rows(context.pool.memory());
-  for (const SequenceRows& s : sequences) {
-    rows.push_back({s.first_row, s.num_tokens, s.position, &static_cast<BlockWindowState*>(s.state)->history});
-  }
-  projection_.Project(x, anchor, rows, q, k, v, context);
-  const MatrixView<float> attended = context.scratch.Matrix(x.rows, projection_.out_width());
-  ForChunkPieces(sequences, spec_.chunk_len(), context.pool.memory(),
-                 [&](absl::Span<const SequenceRows> pieces) { Attend(pieces, q, k, v, attended, context); });
-  projection_.Output(attended, out, context);
-}
-
-void BlockWindowMixer::Attend(absl::Span<const SequenceRows> pieces, MatrixView<const float> q,
-                              MatrixView<const float> k, MatrixView<const float> v, MatrixView<float> attended,
-                              ExecutionContext& context) const {
-  const HeadSizes& heads = projection_.heads();
-  const int64_t group = heads.num_heads / heads.num_kv_heads;
-  const int64_t chunk = spec_.chunk_len();
-  std::pmr::vector<std::pmr::vector<KeyValueSegment>> segments(pieces.size() * heads.num_kv_heads,
-                                                               context.pool.memory());
-  std::pmr::vector<AttentionHead> work(context.pool.memory());
-  for (size_t i = 0; i < pieces.size(); ++i) {
-    const SequenceRows& p = pieces[i];
-    BlockWindowState& state = *static_cast<BlockWindowState*>(p.state);
-    state.DropBefore(std::max<int64_t>(0, p.position / chunk - spec_.window_chunks() + 1) * chunk);
-    state.window.Append(k.Rows(p.first_row, p.num_tokens), v.Rows(p.first_row, p.num_tokens));
-    std::pmr::vector<KeyValueSegment>* const of_piece = &segments[i * heads.num_kv_heads];
-    for (int64_t h = 0; h < heads.num_kv_heads; ++h) {
-      state.sinks.AppendSegments(h, &of_piece[h]);
-      state.window.AppendSegments(h, &of_piece[h]);
+  // A piece lies in one chunk, so all of its queries see the same window.
+  ForChunkPieces(sequences, spec_.chunk_len(), context.pool.memory(), [&](absl::Span<const SequenceRows> pieces) {
+    for (const SequenceRows& p : pieces) {
+      StateOf(p).DropBefore(NewestBlocksBegin(p.position + 1, spec_.chunk_len(), spec_.window_chunks()));
+      StateOf(p).window.Append(rows.k.Rows(p.first_row, p.num_tokens), rows.v.Rows(p.first_row, p.num_tokens));
     }
-    for (int64_t h = 0; h < heads.num_heads; ++h) {
-      AttentionHead head;
-      head.queries = q.Rows(p.first_row, p.num_tokens).Cols(h * heads.qk_dim, heads.qk_dim);
-      head.out = attended.Rows(p.first_row, p.num_tokens).Cols(h * heads.v_dim, heads.v_dim);
-      head.segments = of_piece[h / group];
-      head.first_position = p.position;
-      head.window_scale = 1 / std::sqrt(static_cast<float>(heads.qk_dim));
-      work.push_back(head);
-    }
-  }
-  SlotAttention(work, context.pool);
+    AttendHeads(
+        rows, pieces, {},
+        [](const SequenceRows& p, int64_t h, Segments* segments) {
+          StateOf(p).sinks.AppendSegments(h, segments);
+          StateOf(p).window.AppendSegments(h, segments);
+        },
+        attended, context);
+  });
 }
 
 }  // namespace

@@ -7,11 +7,10 @@
 #include <vector>
 
 #include "kvm/kernels/cpu/pointwise/elementwise.h"
-#include "kvm/kernels/cpu/slot_attention.h"
 #include "kvm/kernels/cpu/slot_update.h"
 #include "kvm/model/mixers/chunk_pieces.h"
 #include "kvm/model/mixers/kvm_state.h"
-#include "kvm/model/mixers/qkv_projection.h"
+#include "kvm/model/mixers/qkv_mixer.h"
 #include "kvm/model/mixers/restored_readout.h"
 #include "kvm/model/mixers/row_blocks.h"
 #include "kvm/model/stack/model_options.h"
@@ -23,30 +22,21 @@ namespace {
 
 KvmState& StateOf(const SequenceRows& rows) { return *static_cast<KvmState*>(rows.state); }
 
-// Queries, keys, values and merge gates [n, Hk] (no columns without merge gate) of a batch.
-struct Projected {
-  MatrixView<float> q, k, v, gates;
-  MatrixView<const float> state_q;  // what the state is asked with where that is not q, else empty
-};
-
-class KvmMixer : public Mixer {
+class KvmMixer : public QkvMixer {
  public:
   KvmMixer(const KvmSpec& spec, int64_t width, StackSpec::TableType rotary_table, const LayerWeights& weights,
            DType state, bool provenance);
 
   std::unique_ptr<MixerState> NewState() const override {
-    return std::make_unique<KvmState>(projection_.NewHistory(),
+    return std::make_unique<KvmState>(projection().NewHistory(),
                                       KvmStateShape{window_shape_, spec_.window_chunks(), spec_.num_sinks(), has_gate(),
                                                     readout_dtype_, provenance_, readout_rule_});
   }
-  void Extend(MatrixView<const float> x, MatrixView<const float> anchor, absl::Span<const SequenceRows> sequences,
-              MatrixView<float> out, ExecutionContext& context) const override;
-  void AnchorValues(MatrixView<const float> x0, absl::Span<const AnchorRows>, MatrixView<float> out,
-                    ExecutionContext& context) const override {
-    projection_.AnchorValues(x0, out, context);
-  }
-  int64_t value_width() const override { return projection_.v_width(); }
-  int64_t WeightByteSize() const override { return projection_.WeightByteSize() + key_weighting_.byte_size(); }
+  int64_t WeightByteSize() const override { return QkvMixer::WeightByteSize() + key_weighting_.byte_size(); }
+
+ protected:
+  void Attend(const QkvRows& rows, absl::Span<const SequenceRows> sequences, MatrixView<float> attended,
+              ExecutionContext& context) const override;
 
  private:
   bool has_gate() const { return spec_.gate_keys() || spec_.gate_values(); }
@@ -55,15 +45,14 @@ class KvmMixer : public Mixer {
 
   // Copies queries with the rotary channels of every head zeroed.
   void WithoutRotaryChannels(MatrixView<const float> queries, MatrixView<float> out) const;
-  // Takes pieces, at most one of each sequence and each within one chunk, through update, window and attention.
-  void ExtendPieces(absl::Span<const SequenceRows> pieces, const Projected& in, MatrixView<float> attended,
-                    ExecutionContext& context) const;
+  // Pieces are at most one of each sequence, and each lies in one chunk. Merge gates are [n, Hk], of the batch.
   // The states of all pieces that begin a chunk take in the chunk that leaves the window.
   void TakeOverflow(absl::Span<const SequenceRows> pieces, ExecutionContext& context) const;
+  // Windows take in the pieces' tokens.
+  void FillWindows(absl::Span<const SequenceRows> pieces, const QkvRows& rows, MatrixView<const float> gates) const;
   // The tokens of all pieces that lie in the first chunk become rows.
-  void SeedFirstRows(absl::Span<const SequenceRows> pieces, const Projected& in, ExecutionContext& context) const;
-  void Attend(absl::Span<const SequenceRows> pieces, const Projected& in, MatrixView<float> attended,
-              ExecutionContext& context) const;
+  void SeedFirstRows(absl::Span<const SequenceRows> pieces, const QkvRows& batch, MatrixView<const float> batch_gates,
+                     ExecutionContext& context) const;
   // Gates as the state's kernels want them: empty spans for what is not gated.
   SlotTokens Gated(MatrixView<const float> keys, MatrixView<const float> values, absl::Span<const float> gates) const {
     return {keys, values, spec_.gate_keys() ? gates : absl::Span<const float>(),
@@ -71,7 +60,6 @@ class KvmMixer : public Mixer {
   }
 
   KvmSpec spec_;
-  QkvProjection projection_;
   BlockWindowShape window_shape_;
   DType readout_dtype_;
   bool provenance_;
@@ -84,9 +72,9 @@ class KvmMixer : public Mixer {
 
 KvmMixer::KvmMixer(const KvmSpec& spec, int64_t width, StackSpec::TableType rotary_table, const LayerWeights& weights,
                    DType state, bool provenance)
-    : spec_(spec),
-      projection_(spec.projections(), width, rotary_table, weights),
-      window_shape_{projection_.heads().num_kv_heads, projection_.heads().qk_dim, projection_.heads().v_dim,
+    : QkvMixer(QkvProjection(spec.projections(), width, rotary_table, weights)),
+      spec_(spec),
+      window_shape_{projection().heads().num_kv_heads, projection().heads().qk_dim, projection().heads().v_dim,
                     spec.chunk_len(), WindowDType(state)},
       readout_dtype_(state),
       provenance_(provenance),
@@ -97,7 +85,7 @@ KvmMixer::KvmMixer(const KvmSpec& spec, int64_t width, StackSpec::TableType rota
   readout_rule_ = std::make_shared<const ReadoutRule>(
       ReadoutRule{{norm.weight.begin(), norm.weight.end()}, {norm.bias.begin(), norm.bias.end()}, value_readout()});
   if (has_gate()) key_weighting_ = weights.Matrix("key_weighting.weight");
-  const HeadSizes& heads = projection_.heads();
+  const HeadSizes& heads = projection().heads();
   state_scales_.assign(heads.num_heads, 1);
   window_scales_.assign(heads.num_heads, 1);
   if (spec.head_temperatures()) {
@@ -109,60 +97,60 @@ KvmMixer::KvmMixer(const KvmSpec& spec, int64_t width, StackSpec::TableType rota
   for (float& s : window_scales_) s *= scale;
 }
 
-void KvmMixer::Extend(MatrixView<const float> x, MatrixView<const float> anchor,
-                      absl::Span<const SequenceRows> sequences, MatrixView<float> out,
+void KvmMixer::Attend(const QkvRows& rows, absl::Span<const SequenceRows> sequences, MatrixView<float> attended,
                       ExecutionContext& context) const {
   const Scratch::Scope scope(context.scratch);
-  Projected projected;
-  projected.q = context.scratch.Matrix(x.rows, projection_.q_width());
-  projected.k = context.scratch.Matrix(x.rows, projection_.k_width());
-  projected.v = context.scratch.Matrix(x.rows, projection_.v_width());
-  std::pmr::vector<ProjectionRows> rows(context.pool.memory());
-  for (const SequenceRows& s : sequences) {
-    rows.push_back({s.first_row, s.num_tokens, s.position, &StateOf(s).history});
-  }
-  projection_.Project(x, anchor, rows, projected.q, projected.k, projected.v, context);
+  const int64_t n = rows.x.rows;
+  HeadOptions options;
+  options.state_scales = state_scales_;
+  options.window_scales = window_scales_;
   if (spec_.separate_rotary()) {
-    const MatrixView<float> state_q = context.scratch.Matrix(x.rows, projection_.q_width());
-    ForRowBlocks(context.pool, x.rows, [&](int64_t begin, int64_t count) {
-      WithoutRotaryChannels(projected.q.Rows(begin, count), state_q.Rows(begin, count));
+    const MatrixView<float> state_q = context.scratch.Matrix(n, projection().q_width());
+    ForRowBlocks(context.pool, n, [&](int64_t begin, int64_t count) {
+      WithoutRotaryChannels(rows.q.Rows(begin, count), state_q.Rows(begin, count));
     });
-    projected.state_q = state_q;
+    options.state_q = state_q;
   }
+  MatrixView<float> gates;
   if (has_gate()) {
-    projected.gates = context.scratch.Matrix(x.rows, window_shape_.num_heads);
-    MatMul(x, key_weighting_, projected.gates, context.pool);
-    ForRowBlocks(context.pool, x.rows,
-                 [&](int64_t begin, int64_t count) { OnePlusElu(projected.gates.Rows(begin, count)); });
+    gates = context.scratch.Matrix(n, window_shape_.num_heads);
+    MatMul(rows.x, key_weighting_, gates, context.pool);
+    ForRowBlocks(context.pool, n, [&](int64_t begin, int64_t count) { OnePlusElu(gates.Rows(begin, count)); });
   }
-
-  const MatrixView<float> attended = context.scratch.Matrix(x.rows, projection_.out_width());
-  ForChunkPieces(sequences, spec_.chunk_len(), context.pool.memory(),
-                 [&](absl::Span<const SequenceRows> pieces) { ExtendPieces(pieces, projected, attended, context); });
-  projection_.Output(attended, out, context);
+  ForChunkPieces(sequences, spec_.chunk_len(), context.pool.memory(), [&](absl::Span<const SequenceRows> pieces) {
+    TakeOverflow(pieces, context);
+    FillWindows(pieces, rows, gates);
+    SeedFirstRows(pieces, rows, gates, context);
+    AttendHeads(
+        rows, pieces, options,
+        [](const SequenceRows& p, int64_t h, Segments* segments) {
+          const KvmState& state = StateOf(p);
+          // While the window still holds everything, the state would only repeat it.
+          if (state.window.begin() > 0) segments->push_back(state.heads[h].Readout());
+          state.window.AppendSegments(h, segments);
+        },
+        attended, context);
+  });
 }
 
 void KvmMixer::WithoutRotaryChannels(MatrixView<const float> queries, MatrixView<float> out) const {
   for (int64_t r = 0; r < queries.rows; ++r) {
     std::copy_n(queries.row(r), queries.cols, out.row(r));
-    for (int64_t head = 0; head < queries.cols; head += projection_.heads().qk_dim) {
+    for (int64_t head = 0; head < queries.cols; head += projection().heads().qk_dim) {
       std::fill_n(out.row(r) + head, spec_.projections().rotary_dim(), 0.0f);
     }
   }
 }
 
-void KvmMixer::ExtendPieces(absl::Span<const SequenceRows> pieces, const Projected& in, MatrixView<float> attended,
-                            ExecutionContext& context) const {
-  TakeOverflow(pieces, context);
+void KvmMixer::FillWindows(absl::Span<const SequenceRows> pieces, const QkvRows& rows,
+                           MatrixView<const float> gates) const {
   for (const SequenceRows& p : pieces) {
     KvmState& state = StateOf(p);
-    state.window.Append(in.k.Rows(p.first_row, p.num_tokens), in.v.Rows(p.first_row, p.num_tokens));
+    state.window.Append(rows.k.Rows(p.first_row, p.num_tokens), rows.v.Rows(p.first_row, p.num_tokens));
     for (int64_t r = p.first_row; r < p.first_row + p.num_tokens && has_gate(); ++r) {
-      state.gates.insert(state.gates.end(), in.gates.row(r), in.gates.row(r) + in.gates.cols);
+      state.gates.insert(state.gates.end(), gates.row(r), gates.row(r) + gates.cols);
     }
   }
-  SeedFirstRows(pieces, in, context);
-  Attend(pieces, in, attended, context);
 }
 
 void KvmMixer::TakeOverflow(absl::Span<const SequenceRows> pieces, ExecutionContext& context) const {
@@ -230,8 +218,8 @@ void KvmMixer::TakeOverflow(absl::Span<const SequenceRows> pieces, ExecutionCont
   }
 }
 
-void KvmMixer::SeedFirstRows(absl::Span<const SequenceRows> pieces, const Projected& in,
-                             ExecutionContext& context) const {
+void KvmMixer::SeedFirstRows(absl::Span<const SequenceRows> pieces, const QkvRows& batch,
+                             MatrixView<const float> batch_gates, ExecutionContext& context) const {
   std::pmr::vector<const SequenceRows*> first(context.pool.memory());
   int64_t max_tokens = 0;
   for (const SequenceRows& p : pieces) {
@@ -253,14 +241,14 @@ void KvmMixer::SeedFirstRows(absl::Span<const SequenceRows> pieces, const Projec
       return m.Rows(piece.first_row, piece.num_tokens).Cols(h * dim, dim);
     };
     const MatrixView<float> head_keys = keys.Rows(task * max_tokens, piece.num_tokens);
-    MemoryKeys(head(in.k, window_shape_.qk_dim), spec_.projections().rotary_dim(), memory_key_norm(), head_keys);
+    MemoryKeys(head(batch.k, window_shape_.qk_dim), spec_.projections().rotary_dim(), memory_key_norm(), head_keys);
     for (int64_t i = 0; i < piece.num_tokens && has_gate(); ++i)
-      gates.row(task)[i] = in.gates.row(piece.first_row + i)[h];
+      gates.row(task)[i] = batch_gates.row(piece.first_row + i)[h];
     const absl::Span<const float> head_gates(gates.row(task), has_gate() ? piece.num_tokens : 0);
     SlotMemory& memory = StateOf(piece).heads[h];
     SlotRows rows = memory.Reserve(piece.num_tokens);
     const int64_t first_row = rows.count;
-    SeedRows(Gated(head_keys, head(in.v, window_shape_.v_dim), head_gates), spec_.gate_initial_rows(),
+    SeedRows(Gated(head_keys, head(batch.v, window_shape_.v_dim), head_gates), spec_.gate_initial_rows(),
              memory_key_norm(), value_readout(), rows, context.pool.memory());
     memory.Commit(rows);
     for (int64_t i = 0; i < piece.num_tokens && provenance_; ++i) {
@@ -268,40 +256,6 @@ void KvmMixer::SeedFirstRows(absl::Span<const SequenceRows> pieces, const Projec
     }
   });
   for (const SequenceRows* p : first) StateOf(*p).covered += p->num_tokens;
-}
-
-void KvmMixer::Attend(absl::Span<const SequenceRows> pieces, const Projected& in, MatrixView<float> attended,
-                      ExecutionContext& context) const {
-  const HeadSizes& heads = projection_.heads();
-  const int64_t group = heads.num_heads / heads.num_kv_heads;
-  std::pmr::vector<std::pmr::vector<KeyValueSegment>> segments(pieces.size() * heads.num_kv_heads,
-                                                               context.pool.memory());
-  std::pmr::vector<AttentionHead> work(context.pool.memory());
-  work.reserve(pieces.size() * heads.num_heads);
-  for (size_t i = 0; i < pieces.size(); ++i) {
-    const SequenceRows& p = pieces[i];
-    const KvmState& state = StateOf(p);
-    for (int64_t h = 0; h < heads.num_kv_heads; ++h) {
-      std::pmr::vector<KeyValueSegment>& of_head = segments[i * heads.num_kv_heads + h];
-      // While the window still holds everything, the state would only repeat it.
-      if (state.window.begin() > 0) of_head.push_back(state.heads[h].Readout());
-      state.window.AppendSegments(h, &of_head);
-    }
-    for (int64_t h = 0; h < heads.num_heads; ++h) {
-      AttentionHead head;
-      head.queries = in.q.Rows(p.first_row, p.num_tokens).Cols(h * heads.qk_dim, heads.qk_dim);
-      if (in.state_q.rows > 0) {
-        head.state_queries = in.state_q.Rows(p.first_row, p.num_tokens).Cols(h * heads.qk_dim, heads.qk_dim);
-      }
-      head.out = attended.Rows(p.first_row, p.num_tokens).Cols(h * heads.v_dim, heads.v_dim);
-      head.segments = segments[i * heads.num_kv_heads + h / group];
-      head.first_position = p.position;
-      head.state_scale = state_scales_[h];
-      head.window_scale = window_scales_[h];
-      work.push_back(head);
-    }
-  }
-  SlotAttention(work, context.pool);
 }
 
 }  // namespace

@@ -15,7 +15,7 @@ constexpr char kRowOfToken[] = "row_of_token";
 }  // namespace
 
 KvmState::KvmState(ShiftHistory history, const KvmStateShape& shape)
-    : history(std::move(history)),
+    : QkvState(std::move(history)),
       window(shape.window),
       heads(shape.window.num_heads, SlotMemory(shape.window.qk_dim, shape.window.v_dim, shape.readout)),
       row_of_token(shape.provenance ? heads.size() : 0),

@@ -7,10 +7,9 @@
 
 #include "absl/status/status.h"
 #include "kvm/kernels/dtype.h"
-#include "kvm/model/mixers/qkv_projection.h"
+#include "kvm/model/mixers/qkv_mixer.h"
 #include "kvm/model/mixers/restored_readout.h"
 #include "kvm/state/block_window.h"
-#include "kvm/state/mixer_state.h"
 #include "kvm/state/slot_memory.h"
 #include "kvm/state/state_fields.h"
 
@@ -28,7 +27,7 @@ struct KvmStateShape {
 };
 
 // What a KVM layer remembers of one sequence.
-class KvmState : public MixerState {
+class KvmState : public QkvState {
  public:
   KvmState(ShiftHistory history, const KvmStateShape& shape);
 
@@ -52,7 +51,6 @@ class KvmState : public MixerState {
   // The window gives up everything before `position`, its gates too.
   void DropBefore(int64_t position);
 
-  ShiftHistory history;
   BlockWindow window;
   std::vector<float> gates;       // merge gates of the window's positions [L, Hk]; empty without merge gate
   std::vector<SlotMemory> heads;  // one per key/value head

@@ -13,7 +13,7 @@
 #include "kvm/kernels/cpu/pointwise/norms.h"
 #include "kvm/kernels/cpu/slot_attention.h"
 #include "kvm/model/mixers/chunk_pieces.h"
-#include "kvm/model/mixers/qkv_projection.h"
+#include "kvm/model/mixers/qkv_mixer.h"
 #include "kvm/model/mixers/row_blocks.h"
 #include "kvm/model/stack/mixer_sizes.h"
 #include "kvm/state/block_window.h"
@@ -26,10 +26,10 @@ namespace {
 constexpr float kLengthEpsilon = 1e-5f;
 
 // What an OVQ layer remembers of one sequence.
-class OvqState : public MixerState {
+class OvqState : public QkvState {
  public:
   OvqState(ShiftHistory history, const BlockWindowShape& shape, const OvqSchedule& schedule)
-      : history(std::move(history)),
+      : QkvState(std::move(history)),
         pending(shape),
         heads(shape.num_heads, OvqMemory(shape.v_dim)),
         shape_(shape),
@@ -49,7 +49,6 @@ class OvqState : public MixerState {
   int64_t NumRows() const override { return heads[0].count(); }
   StateCoverage Coverage() const override { return {{0, pending.begin()}, {pending.begin(), pending.end()}}; }
 
-  ShiftHistory history;
   BlockWindow pending;           // keys of unit length, and values
   std::vector<OvqMemory> heads;  // the dictionaries
 
@@ -119,32 +118,26 @@ std::vector<NamedTensor> OvqState::Export() const {
   return tensors;
 }
 
-class OvqMixer : public Mixer {
+class OvqMixer : public QkvMixer {
  public:
   OvqMixer(const OvqSpec& spec, int64_t width, const LayerWeights& weights, DType state);
 
   std::unique_ptr<MixerState> NewState() const override {
-    return std::make_unique<OvqState>(projection_.NewHistory(), pending_shape_, ToOvqSchedule(spec_));
+    return std::make_unique<OvqState>(projection().NewHistory(), pending_shape_, ToOvqSchedule(spec_));
   }
-  void Extend(MatrixView<const float> x, MatrixView<const float> anchor, absl::Span<const SequenceRows> sequences,
-              MatrixView<float> out, ExecutionContext& context) const override;
-  void AnchorValues(MatrixView<const float> x0, absl::Span<const AnchorRows>, MatrixView<float> out,
-                    ExecutionContext& context) const override {
-    projection_.AnchorValues(x0, out, context);
-  }
-  int64_t value_width() const override { return projection_.v_width(); }
-  int64_t WeightByteSize() const override { return projection_.WeightByteSize(); }
+
+ protected:
+  void Attend(const QkvRows& rows, absl::Span<const SequenceRows> sequences, MatrixView<float> attended,
+              ExecutionContext& context) const override;
 
  private:
-  int64_t num_heads() const { return projection_.heads().num_heads; }
-  int64_t head_dim() const { return projection_.heads().v_dim; }
+  static OvqState& StateOf(const SequenceRows& rows) { return *static_cast<OvqState*>(rows.state); }
+  int64_t num_heads() const { return projection().heads().num_heads; }
+  int64_t head_dim() const { return projection().heads().v_dim; }
   KeyValueSegment Readout(const OvqMemory& dictionary) const {
     return dictionary.Readout(/*biased=*/!spec_.counts_for_rate_only());
   }
 
-  // Queries that lie in one chunk each over dictionary and chunk.
-  void Attend(absl::Span<const SequenceRows> pieces, MatrixView<const float> q, MatrixView<float> attended,
-              ExecutionContext& context) const;
   // Dictionaries take in the chunks that the pieces complete.
   void TakeCompleteChunks(absl::Span<const SequenceRows> pieces, ExecutionContext& context) const;
   // values −= what the dictionaries predict for keys. Both hold the chunk of state i, head h from row
@@ -153,77 +146,47 @@ class OvqMixer : public Mixer {
                            ExecutionContext& context) const;
 
   OvqSpec spec_;
-  QkvProjection projection_;
   BlockWindowShape pending_shape_;
   std::vector<float> scales_;  // per head: beta·sqrt(d)
 };
 
 OvqMixer::OvqMixer(const OvqSpec& spec, int64_t width, const LayerWeights& weights, DType state)
-    : spec_(spec),
-      projection_(spec.projections(), width, weights),
+    : QkvMixer(QkvProjection(spec.projections(), width, weights)),
+      spec_(spec),
       pending_shape_{num_heads(), head_dim(), head_dim(), spec.chunk_len(), state},
       scales_(weights.Vector("beta")) {
   for (float& scale : scales_) scale *= std::sqrt(static_cast<float>(head_dim()));
 }
 
-void OvqMixer::Extend(MatrixView<const float> x, MatrixView<const float> anchor,
-                      absl::Span<const SequenceRows> sequences, MatrixView<float> out,
+void OvqMixer::Attend(const QkvRows& rows, absl::Span<const SequenceRows> sequences, MatrixView<float> attended,
                       ExecutionContext& context) const {
-  const Scratch::Scope scope(context.scratch);
-  const MatrixView<float> q = context.scratch.Matrix(x.rows, projection_.q_width());
-  const MatrixView<float> k = context.scratch.Matrix(x.rows, projection_.k_width());
-  const MatrixView<float> v = context.scratch.Matrix(x.rows, projection_.v_width());
-  std::pmr::vector<ProjectionRows> rows(context.pool.memory());
-  for (const SequenceRows& s : sequences) {
-    rows.push_back({s.first_row, s.num_tokens, s.position, &static_cast<OvqState*>(s.state)->history});
-  }
-  projection_.Project(x, anchor, rows, q, k, v, context);
-  ForRowBlocks(context.pool, x.rows, [&](int64_t begin, int64_t count) {
-    for (const MatrixView<float>& m : {q.Rows(begin, count), k.Rows(begin, count)}) {
+  ForRowBlocks(context.pool, rows.x.rows, [&](int64_t begin, int64_t count) {
+    for (const MatrixView<float>& m : {rows.q.Rows(begin, count), rows.k.Rows(begin, count)}) {
       HeadSoftUnitLength(m, head_dim(), kLengthEpsilon, m);
     }
   });
-
-  const MatrixView<float> attended = context.scratch.Matrix(x.rows, projection_.out_width());
+  HeadOptions options;
+  options.state_scales = options.window_scales = scales_;
   ForChunkPieces(sequences, spec_.chunk_len(), context.pool.memory(), [&](absl::Span<const SequenceRows> pieces) {
     for (const SequenceRows& p : pieces) {
-      static_cast<OvqState*>(p.state)->pending.Append(k.Rows(p.first_row, p.num_tokens),
-                                                      v.Rows(p.first_row, p.num_tokens));
+      StateOf(p).pending.Append(rows.k.Rows(p.first_row, p.num_tokens), rows.v.Rows(p.first_row, p.num_tokens));
     }
-    Attend(pieces, q, attended, context);
+    AttendHeads(
+        rows, pieces, options,
+        [&](const SequenceRows& p, int64_t h, Segments* segments) {
+          segments->push_back(Readout(StateOf(p).heads[h]));
+          StateOf(p).pending.AppendSegments(h, segments);
+        },
+        attended, context);
     TakeCompleteChunks(pieces, context);
   });
-  projection_.Output(attended, out, context);
-}
-
-void OvqMixer::Attend(absl::Span<const SequenceRows> pieces, MatrixView<const float> q, MatrixView<float> attended,
-                      ExecutionContext& context) const {
-  std::pmr::vector<std::pmr::vector<KeyValueSegment>> segments(pieces.size() * num_heads(), context.pool.memory());
-  std::pmr::vector<AttentionHead> work(context.pool.memory());
-  for (size_t i = 0; i < pieces.size(); ++i) {
-    const SequenceRows& p = pieces[i];
-    const OvqState& state = *static_cast<const OvqState*>(p.state);
-    for (int64_t h = 0; h < num_heads(); ++h) {
-      std::pmr::vector<KeyValueSegment>& of_head = segments[i * num_heads() + h];
-      of_head.push_back(Readout(state.heads[h]));
-      state.pending.AppendSegments(h, &of_head);
-      AttentionHead head;
-      head.queries = q.Rows(p.first_row, p.num_tokens).Cols(h * head_dim(), head_dim());
-      head.out = attended.Rows(p.first_row, p.num_tokens).Cols(h * head_dim(), head_dim());
-      head.segments = of_head;
-      head.first_position = p.position;
-      head.state_scale = head.window_scale = scales_[h];
-      work.push_back(head);
-    }
-  }
-  SlotAttention(work, context.pool);
 }
 
 void OvqMixer::TakeCompleteChunks(absl::Span<const SequenceRows> pieces, ExecutionContext& context) const {
   const int64_t chunk = spec_.chunk_len();
   std::pmr::vector<OvqState*> states(context.pool.memory());
   for (const SequenceRows& p : pieces) {
-    if ((p.position + p.num_tokens) % chunk == 0) states.push_back(static_cast<OvqState*>(p.state));
+    if ((p.position + p.num_tokens) % chunk == 0) states.push_back(&StateOf(p));
   }
   if (states.empty()) return;
 
